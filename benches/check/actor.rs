@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use kgate_core::{
     Effect, GrantId, Input, InputOf, NodeId, Notice, Outbox, Phase, Protocol, Setup, Time, To,
 };
+use kgate_protocols::broadcast::{Direct, DirectMessage};
 use kgate_protocols::permission::{Permission, PermissionMessage};
-use kgate_protocols::spread::{Direct, DirectMessage};
 use stateright::actor::{Actor, ActorModel, ActorModelState, Id, Network, Out, model_timeout};
 use stateright::{Checker, Expectation, Model};
 
@@ -30,7 +30,7 @@ enum Message {
 impl From<PermissionMessage<DirectMessage>> for Message {
     fn from(message: PermissionMessage<DirectMessage>) -> Self {
         match message {
-            PermissionMessage::Spread(DirectMessage { clock }) => Self::Request(clock),
+            PermissionMessage::Broadcast(DirectMessage { clock }) => Self::Request(clock),
             PermissionMessage::Reply { clock } => Self::Reply(clock),
         }
     }
@@ -39,7 +39,7 @@ impl From<PermissionMessage<DirectMessage>> for Message {
 impl From<Message> for PermissionMessage<DirectMessage> {
     fn from(message: Message) -> Self {
         match message {
-            Message::Request(clock) => Self::Spread(DirectMessage { clock }),
+            Message::Request(clock) => Self::Broadcast(DirectMessage { clock }),
             Message::Reply(clock) => Self::Reply { clock },
         }
     }

@@ -1,9 +1,9 @@
 //! How much memory does a process take, all told?
 
 use kgate_core::Span;
+use kgate_protocols::broadcast::Tree;
 use kgate_protocols::detect::NoDetector;
 use kgate_protocols::permission::Permission;
-use kgate_protocols::spread::Tree;
 use kgate_sim::{Bucket, Detector, Latency, run};
 
 use crate::raymond::config;

@@ -2,9 +2,9 @@
 //! come.
 
 use kgate_core::Span;
+use kgate_protocols::broadcast::Direct;
 use kgate_protocols::detect::NoDetector;
 use kgate_protocols::permission::Permission;
-use kgate_protocols::spread::Direct;
 use kgate_sim::{Bucket, Config, Cost, Heap, Latency, run};
 
 use crate::Rates;

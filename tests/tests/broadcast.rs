@@ -1,7 +1,7 @@
 //! The broadcasts alone: every schedule of three and four processes with one crash, and random ones
 //! of sixteen.
 //!
-//! A [`Broadcaster`] makes a spread a protocol: `Acquire` broadcasts, `Asked` tells that it has
+//! A [`Broadcaster`] makes a broadcast a protocol: `Acquire` broadcasts, `Asked` tells that it has
 //! left, and a delivery is told as a grant whose slot is the source and whose name is the clock.
 //! The checker is `kgate_spec::Broadcast`; it is fed with these effects alone. A crash is told to
 //! everybody, to each at any time after it.
@@ -13,33 +13,33 @@ use kgate_core::{
     Defects, Effect, GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation,
     Outbox, Phase, Protocol, Refusal, Setup, Stamp, Time, To,
 };
+use kgate_protocols::broadcast::{Broadcast, Direct, Place, Sta, Tree};
 use kgate_protocols::collections::NodeList;
 use kgate_protocols::defects::{D1, D5, D7, D8};
-use kgate_protocols::spread::{Direct, Place, Spread, Sta, Tree};
 use kgate_protocols::topology::Members;
 use kgate_sim::Rng;
-use kgate_spec::{Broadcast, Violation};
+use kgate_spec::{Broadcast as BroadcastChecker, Violation};
 
 /// A broadcast without a mutex.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Broadcaster<S: Spread> {
+struct Broadcaster<S: Broadcast> {
     me: NodeId,
     nodes: u32,
     printed: Defects,
     clock: u64,
     crashed: NodeList,
-    spread: S,
+    broadcast: S,
 }
 
-impl<S: Spread> Protocol for Broadcaster<S> {
+impl<S: Broadcast> Protocol for Broadcaster<S> {
     const NAME: &'static str = "broadcaster";
     type Message = S::Message;
     type Timer = Never;
     type Durable = Never;
 
     fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
-        let Setup { me, nodes, printed, .. } = *setup;
-        Self { me, nodes, printed, clock: 0, crashed: NodeList::default(), spread: S::default() }
+        let Setup { me, nodes, defects: printed, .. } = *setup;
+        Self { me, nodes, printed, clock: 0, crashed: NodeList::default(), broadcast: S::default() }
     }
 
     fn handle(
@@ -51,31 +51,31 @@ impl<S: Spread> Protocol for Broadcaster<S> {
         if let Input::Crashed { node, .. } = input {
             self.crashed.insert(node);
         }
-        let Self { spread, crashed, .. } = self;
+        let Self { broadcast, crashed, .. } = self;
         let at = Place {
             me: self.me,
             members: Members::new(self.nodes, crashed),
-            printed: self.printed,
+            defects: self.printed,
         };
         match input {
             Input::Acquire { .. } => {
                 self.clock += 1;
                 out.notify(Notice::Asked);
-                spread.broadcast(at, self.clock, &mut |to, message| out.send_to(to, message));
+                broadcast.broadcast(at, self.clock, &mut |to, message| out.send_to(to, message));
             }
             Input::Deliver { from, message } => {
-                let fresh = spread.accept(at, from, &message);
+                let fresh = broadcast.accept(at, from, &message);
                 if let Some(Stamp { clock, node }) = fresh {
                     self.clock = self.clock.max(clock);
                     let slots = Some([node.0].into());
                     out.notify(Notice::Granted { grant: GrantId(clock), slots, fence: None });
                 }
-                spread.relay(at, from, message, fresh.is_some(), &mut |to, message| {
+                broadcast.relay(at, from, message, fresh.is_some(), &mut |to, message| {
                     out.send_to(to, message)
                 });
             }
             Input::Crashed { node, .. } => {
-                spread.crashed(at, node, &mut |to, message| out.send_to(to, message))
+                broadcast.crashed(at, node, &mut |to, message| out.send_to(to, message))
             }
             Input::Withdraw
             | Input::Release { .. }
@@ -91,7 +91,7 @@ impl<S: Spread> Protocol for Broadcaster<S> {
     }
 
     fn observe(&self) -> Observation {
-        let phase = if self.spread.ready(self.me) { Phase::Idle } else { Phase::Waiting };
+        let phase = if self.broadcast.ready(self.me) { Phase::Idle } else { Phase::Waiting };
         let stamp = Some(Stamp { clock: self.clock, node: self.me });
         Observation { phase, stamp, ..Observation::default() }
     }
@@ -99,7 +99,7 @@ impl<S: Spread> Protocol for Broadcaster<S> {
 
 /// Everything at one moment.
 #[derive(Clone, Hash)]
-struct World<S: Spread> {
+struct World<S: Broadcast> {
     nodes: Vec<Broadcaster<S>>,
     /// How many broadcasts each has still to make.
     left: Vec<u32>,
@@ -108,7 +108,7 @@ struct World<S: Spread> {
     channels: BTreeMap<(NodeId, NodeId), VecDeque<S::Message>>,
     dead: BTreeSet<NodeId>,
     untold: BTreeSet<(NodeId, NodeId)>,
-    checker: Broadcast,
+    checker: BroadcastChecker,
 }
 
 /// What can happen next.
@@ -120,10 +120,10 @@ enum Step {
     Tell(NodeId, NodeId),
 }
 
-impl<S: Spread> World<S> {
+impl<S: Broadcast> World<S> {
     fn new(left: &[u32], crashes: u32, printed: Defects) -> Self {
         let nodes = u32::try_from(left.len()).expect("few");
-        let setup = Setup { printed, ..Setup::new(nodes, 1) };
+        let setup = Setup { defects: printed, ..Setup::new(nodes, 1) };
         let start =
             |me| Broadcaster::start(&Setup { me, ..setup.clone() }, None, &mut Outbox::new());
         Self {
@@ -133,7 +133,7 @@ impl<S: Spread> World<S> {
             channels: BTreeMap::new(),
             dead: BTreeSet::new(),
             untold: BTreeSet::new(),
-            checker: Broadcast::default(),
+            checker: BroadcastChecker::default(),
         }
     }
 
@@ -237,7 +237,7 @@ impl<S: Spread> World<S> {
 
 /// All that any schedule breaks, and how many states there are. The search goes on behind a broken
 /// one.
-fn everything<S: Spread>(
+fn everything<S: Broadcast>(
     left: &[u32],
     crashes: u32,
     printed: Defects,
@@ -295,13 +295,18 @@ fn every_schedule_of_four() {
 fn printed_broadcasts_break() {
     let broken =
         |(broken, _): (BTreeSet<&'static str>, usize)| broken.into_iter().collect::<Vec<_>>();
-    assert_eq!(broken(everything::<Tree>(&[2, 1, 0], 0, D1)), [Broadcast::VALIDITY]);
-    assert_eq!(broken(everything::<Sta>(&[1, 0, 0, 0], 1, D7)), [Broadcast::DUPLICATION]);
-    assert_eq!(broken(everything::<Sta>(&[2, 0, 0, 0], 1, D8)), [Broadcast::DUPLICATION]);
+    assert_eq!(broken(everything::<Tree>(&[2, 1, 0], 0, D1)), [BroadcastChecker::VALIDITY]);
+    assert_eq!(broken(everything::<Sta>(&[1, 0, 0, 0], 1, D7)), [BroadcastChecker::DUPLICATION]);
+    assert_eq!(broken(everything::<Sta>(&[2, 0, 0, 0], 1, D8)), [BroadcastChecker::DUPLICATION]);
 }
 
 /// A random schedule; what it breaks.
-fn random<S: Spread>(left: &[u32], crashes: u32, printed: Defects, seed: u64) -> Option<Violation> {
+fn random<S: Broadcast>(
+    left: &[u32],
+    crashes: u32,
+    printed: Defects,
+    seed: u64,
+) -> Option<Violation> {
     let mut rng = Rng::fork(seed, "schedule");
     let mut world = World::<S>::new(left, crashes, printed);
     loop {
@@ -337,7 +342,7 @@ fn random_schedules_of_sixteen() {
 }
 
 /// D5 (vcube-2018, Algorithm 6.1 lines 28-29; the schedule is told in
-/// `crates/protocols/src/spread/tests.rs`): two parents wait for one ACK, and a broadcast that has
+/// `crates/protocols/src/broadcast/tests.rs`): two parents wait for one ACK, and a broadcast that has
 /// reached everybody never ends.
 #[test]
 fn d5_never_ends() {
@@ -372,5 +377,5 @@ fn d5_never_ends() {
         world.verdict().map(|violation| violation.property)
     }
     assert_eq!(verdict(Defects::NONE), None);
-    assert_eq!(verdict(D5), Some(Broadcast::TERMINATION));
+    assert_eq!(verdict(D5), Some(BroadcastChecker::TERMINATION));
 }

@@ -7,8 +7,8 @@ use kgate_core::{
     Defects, Explorable, Graph, InputOf, Never, NodeId, Observation, Outbox, Protocol, Refusal,
     Setup, Time,
 };
+use kgate_protocols::broadcast::{Direct, Sta, Tree};
 use kgate_protocols::permission::Permission;
-use kgate_protocols::spread::{Direct, Sta, Tree};
 use kgate_protocols::timer_free::TimerFree;
 use kgate_protocols::tree_token::TreeToken;
 use kgate_protocols::{defects, timer_free, tree_token};
@@ -47,7 +47,7 @@ fn model<P: Explorable>(
     crashes: u32,
     printed: Defects,
 ) -> ProtocolModel<P> {
-    let setup = Setup { printed, ..Setup::new(nodes, k) };
+    let setup = Setup { defects: printed, ..Setup::new(nodes, k) };
     let tolerates = Tolerates { crashes, ..Tolerates::default() };
     ProtocolModel::new(setup, Bounds { crashes, tolerates, ..Bounds::new(entries) })
 }
@@ -126,7 +126,7 @@ fn printed_defects_are_found() {
 #[test]
 fn printed_defects_of_four_processes_are_found() {
     let run = |k, entries: &[u32], crashes, printed, checked| {
-        let setup = Setup { printed, ..Setup::new(4, k) };
+        let setup = Setup { defects: printed, ..Setup::new(4, k) };
         let tolerates = Tolerates { crashes, ..Tolerates::default() };
         let bounds = Bounds { entries: entries.to_vec(), crashes, tolerates, ..Bounds::new(1) };
         let model = ProtocolModel::<Permission<Tree>>::new(setup, bounds).checking(checked);

@@ -1,16 +1,59 @@
-//! Switches that bring a published defect back, for checkers to fail and for teaching.
+//! Switches that bring a known defect back, for checkers to catch and for teaching.
 
-/// A set of published defects to run *as printed* instead of repaired. Which bit is which defect is
-/// the protocols' business; a service never sets any.
+/// A set of known defects that a protocol runs with instead of their repairs. Which bit is which
+/// defect is the protocols' business.
+///
+/// Only the laboratory can make a set that is not empty: without the feature `defects` this type
+/// has a single value, [`NONE`](Self::NONE), takes no space, and every check of a switch is
+/// constant. The crates of a node are built without the feature, so that none of their code can
+/// name another value. A binary that contains the laboratory as well pays eight bytes per process
+/// and a test of a bit per switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Defects(pub u64);
+pub struct Defects(Bits);
 
+#[cfg(feature = "defects")]
+type Bits = u64;
+#[cfg(not(feature = "defects"))]
+type Bits = ();
+
+#[cfg(feature = "defects")]
 impl Defects {
-    /// Everything repaired.
+    /// Every defect repaired.
     pub const NONE: Defects = Defects(0);
 
-    /// Whether `defect` is to run as printed.
-    pub const fn has(self, defect: Defects) -> bool {
-        self.0 & defect.0 != 0
+    /// The set of the one defect that has this bit, below 64.
+    pub const fn bit(number: u32) -> Defects {
+        Defects(1 << number)
+    }
+
+    /// This set together with the defects of `others`.
+    pub const fn with(self, others: Defects) -> Defects {
+        Defects(self.0 | others.0)
+    }
+
+    /// Whether the set contains any of `defects`.
+    pub const fn has(self, defects: Defects) -> bool {
+        self.0 & defects.0 != 0
+    }
+}
+
+#[cfg(not(feature = "defects"))]
+impl Defects {
+    /// Every defect repaired.
+    pub const NONE: Defects = Defects(());
+
+    /// The empty set: without the feature `defects` no switch exists.
+    pub const fn bit(_number: u32) -> Defects {
+        Defects::NONE
+    }
+
+    /// The empty set.
+    pub const fn with(self, _others: Defects) -> Defects {
+        Defects::NONE
+    }
+
+    /// Always false.
+    pub const fn has(self, _defects: Defects) -> bool {
+        false
     }
 }

@@ -27,7 +27,7 @@ pub struct Setup {
     /// How long a detector waits for an answer before it holds the silent one for crashed.
     pub detect_timeout: Span,
     /// Published defects to run as printed.
-    pub printed: Defects,
+    pub defects: Defects,
     /// How many crashes an algorithm must tolerate that has to know it beforehand
     /// (timer-free-2009's f).
     pub tolerate: u32,
@@ -59,8 +59,8 @@ pub struct InitialMembers {
 }
 
 impl Setup {
-    /// What process 0 of `nodes` knows that share `permits` units: times of one unit, nothing
-    /// printed, no graph, no crash to tolerate.
+    /// What process 0 of `nodes` knows that share `permits` units: times of one unit, no
+    /// defects, no graph, no crash to tolerate.
     pub fn new(nodes: u32, k: u32) -> Self {
         Self {
             me: NodeId(0),
@@ -68,7 +68,7 @@ impl Setup {
             k,
             detect_interval: Span::UNIT,
             detect_timeout: Span::UNIT,
-            printed: Defects::NONE,
+            defects: Defects::NONE,
             tolerate: 0,
             refresh: None,
             graph: None,

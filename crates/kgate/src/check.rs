@@ -137,7 +137,7 @@ fn reject(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
             "--weight-max {} with k = {k}: such a request could never be granted",
             args.weight_max
         )
-    } else if args.tolerate.is_some() && !entry.told_to_tolerate {
+    } else if args.tolerate.is_some() && !entry.needs_crash_bound {
         format!("{name} has no setting for the crashes to tolerate: leave out --tolerate")
     } else if args.tolerate.is_some_and(|f| f >= k) {
         format!(
@@ -228,10 +228,10 @@ fn setup(args: &CheckArgs, entry: &Entry, printed: Defects) -> Result<Setup, Fai
         )));
     }
     let told = args.tolerate.unwrap_or(args.crashes.min(args.k - 1));
-    let tolerate = if entry.told_to_tolerate { told } else { 0 };
+    let tolerate = if entry.needs_crash_bound { told } else { 0 };
     // The model checker ignores how long a timer runs.
     let slots = args.slots.options(args.ask_again.then_some(Span::UNIT));
-    Ok(Setup { printed, graph, tolerate, slots, ..Setup::new(args.processes, args.k) })
+    Ok(Setup { defects: printed, graph, tolerate, slots, ..Setup::new(args.processes, args.k) })
 }
 
 fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
@@ -250,7 +250,7 @@ fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
         losses: args.loss,
         duplicates: args.duplicates,
         tolerates: Tolerates {
-            crashes: if entry.told_to_tolerate {
+            crashes: if entry.needs_crash_bound {
                 setup.tolerate
             } else {
                 entry.tolerates(args.processes, args.k)
@@ -269,7 +269,7 @@ fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
             Some(_) => CrashNotifications::AnyOrder,
         },
         channels: args.channels.into(),
-        responsive: entry.told_to_tolerate,
+        responsive: entry.needs_crash_bound,
     }
 }
 

@@ -34,10 +34,10 @@ fn print_json(to: &mut impl Write) -> Result<(), Failure> {
         .map(|entry| {
             let defects: Vec<_> = entry
                 .published_defects()
-                .map(|d| serde_json::json!({ "id": d.id, "place": d.place, "effect": d.story }))
+                .map(|d| serde_json::json!({ "id": d.id, "place": d.place, "effect": d.description }))
                 .collect();
             serde_json::json!({
-                "name": entry.name, "title": entry.title, "spread": entry.spread, "detector": entry.detector,
+                "name": entry.name, "title": entry.title, "spread": entry.broadcast, "detector": entry.detector,
                 "tolerates": entry.tolerates, "tolerates_delay": entry.tolerates_delay, "tolerates_loss": entry.tolerates_loss,
                 "tolerates_duplicates": entry.tolerates_duplicates, "messages": entry.messages, "delays": entry.delays,
                 "citation": entry.citation, "defects": defects,
@@ -57,11 +57,15 @@ fn print_text(to: &mut impl Write) -> io::Result<()> {
         writeln!(to, "  delays             {} without contention", entry.delays)?;
         writeln!(to, "  tolerates          {}", entry.tolerates)?;
         writeln!(to, "  network faults     {}", network(entry))?;
-        writeln!(to, "  broadcast          {}", entry.spread)?;
+        writeln!(to, "  broadcast          {}", entry.broadcast)?;
         writeln!(to, "  detector           {}", entry.detector.unwrap_or("none"))?;
         writeln!(to, "  published          {}", entry.citation)?;
         for defect in entry.published_defects() {
-            writeln!(to, "  --as-printed {}    {}: {}", defect.id, defect.place, defect.story)?;
+            writeln!(
+                to,
+                "  --as-printed {}    {}: {}",
+                defect.id, defect.place, defect.description
+            )?;
         }
         writeln!(to)?;
     }

@@ -289,7 +289,7 @@ fn report_violations(entry: &Entry, violations: &[Violation], command: &str) {
         eprintln!("kgate: {violation}");
     }
     let suspected = violations.iter().any(|violation| violation.property == Accuracy::NAME);
-    if suspected && entry.told_to_tolerate {
+    if suspected && entry.needs_crash_bound {
         eprintln!(
             "{} assumes that the neighbours of a process always answer among the first n-f \
              (responsiveness): give --latency grid= with clusters of more than f processes and \

@@ -107,7 +107,7 @@ impl Case {
         let config = &self.config;
         let claims = claims_of(self.entry, config.nodes, config.k);
         let tolerates =
-            if self.entry.told_to_tolerate { config.tolerate } else { claims.tolerates };
+            if self.entry.needs_crash_bound { config.tolerate } else { claims.tolerates };
         // Without repeated requests, a lost message is waited for for ever.
         let tolerates_loss =
             claims.tolerates_loss && (!claims.slots || config.slots.ask_again.is_some());

@@ -167,7 +167,7 @@ fn extras(case: &Case) -> Vec<String> {
     let config = &case.config;
     let mut words = Vec::new();
     words.extend(case.graph.as_ref().map(|graph| format!("--graph {graph}")));
-    words.extend(case.entry.told_to_tolerate.then(|| format!("--tolerate {}", config.tolerate)));
+    words.extend(case.entry.needs_crash_bound.then(|| format!("--tolerate {}", config.tolerate)));
     words.extend(config.refresh.map(|every| format!("--refresh {every}")));
     let printed = case.entry.published_defects().find(|defect| config.printed.has(defect.switch));
     words.extend(printed.map(|defect| format!("--as-printed {}", defect.id)));

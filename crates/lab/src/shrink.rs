@@ -324,7 +324,7 @@ fn sooner(case: &Case, part: u32, of: u32) -> Case {
 fn plainer(case: &Case) -> Vec<Case> {
     let mut ways = Vec::new();
     let mut way = |change: fn(&mut Case)| ways.push(with(case, change));
-    if !case.entry.told_to_tolerate {
+    if !case.entry.needs_crash_bound {
         way(|case| case.config.cost.latency = Latency::Constant(t("1")));
         way(|case| case.config.cost.latency = Latency::Uniform(t("0"), t("2")));
         way(|case| case.config.cost.latency = Latency::Uniform(t("0.1"), t("2")));

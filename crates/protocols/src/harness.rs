@@ -18,9 +18,9 @@ pub(crate) const INTERVAL: Span = Span::UNIT;
 pub(crate) const TIMEOUT: Span = Span(INTERVAL.0 / 64);
 
 /// What every process knows; `me` is filled in for each.
-pub(crate) fn setup(nodes: u32, k: u32, printed: Defects) -> Setup {
+pub(crate) fn setup(nodes: u32, k: u32, defects: Defects) -> Setup {
     let (detect_interval, detect_timeout, tolerate) = (INTERVAL, TIMEOUT, k - 1);
-    Setup { detect_interval, detect_timeout, printed, tolerate, ..Setup::new(nodes, k) }
+    Setup { detect_interval, detect_timeout, defects, tolerate, ..Setup::new(nodes, k) }
 }
 
 /// When something happens, and after what else that happens then.
@@ -66,8 +66,8 @@ impl<P: Suspend> Net<P> {
 }
 
 impl<P: Protocol> Net<P> {
-    pub(crate) fn new(nodes: u32, k: u32, printed: Defects) -> Self {
-        Self::with(setup(nodes, k, printed))
+    pub(crate) fn new(nodes: u32, k: u32, defects: Defects) -> Self {
+        Self::with(setup(nodes, k, defects))
     }
 
     /// With all that a setup can say; its `me` does not matter.

@@ -3,12 +3,12 @@
 //!
 //! Four systems of the papers are compositions of three layers, not four copies:
 //!
-//! | system | detector ([`detect`]) | broadcast ([`spread`]) | mutex |
+//! | system | detector ([`detect`]) | broadcast ([`broadcast`]) | mutex |
 //! |---|---|---|---|
-//! | `raymond` | none | [`spread::Direct`] | [`permission`] |
-//! | `bas` | [`detect::Heartbeat`] | [`spread::Direct`] | [`permission`] |
-//! | `vcube` | [`detect::VCube`] | [`spread::Tree`] | [`permission`] |
-//! | `robust` | [`detect::HiAdsd`] | [`spread::Sta`] | [`permission`] |
+//! | `raymond` | none | [`broadcast::Direct`] | [`permission`] |
+//! | `bas` | [`detect::Heartbeat`] | [`broadcast::Direct`] | [`permission`] |
+//! | `vcube` | [`detect::VCube`] | [`broadcast::Tree`] | [`permission`] |
+//! | `robust` | [`detect::HiAdsd`] | [`broadcast::Sta`] | [`permission`] |
 //!
 //! Three more have ideas of their own: [`timer_free`] finds crashes by its requests and replies,
 //! [`tree_token`] passes tokens along a tree and comes back from crashes, [`stabilizing`] is right
@@ -20,6 +20,7 @@
 
 extern crate alloc;
 
+pub mod broadcast;
 pub mod collections;
 pub mod defects;
 pub mod detect;
@@ -28,7 +29,6 @@ mod harness;
 pub mod permission;
 pub mod registry;
 pub mod slots;
-pub mod spread;
 pub mod stabilizing;
 pub mod timer_free;
 pub mod topology;

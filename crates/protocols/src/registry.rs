@@ -7,13 +7,13 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use kgate_core::{Defects, Explorable, Mechanism, Protocol, Rules, Suspend, TransientFaults};
+use kgate_core::{Explorable, Mechanism, Protocol, Rules, Suspend, TransientFaults};
 
+use crate::broadcast::{Direct, Sta, Tree};
 use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
 use crate::permission::Permission;
 use crate::slots::Lanes;
-use crate::spread::{Direct, Sta, Tree};
 use crate::stabilizing::Exclusion;
 use crate::stabilizing::refined::Refined;
 use crate::timer_free::TimerFree;
@@ -28,7 +28,7 @@ pub struct Entry {
     /// In a line.
     pub title: &'static str,
     /// How a request travels.
-    pub spread: &'static str,
+    pub broadcast: &'static str,
     /// Which detector it is paired with.
     pub detector: Option<&'static str>,
     /// Whether that detector talks to everybody and keeps something of everybody, in each process.
@@ -67,7 +67,7 @@ pub struct Entry {
     /// may be chosen ([`kgate_core::SlotOptions`]).
     pub slots: bool,
     /// Whether it must be told how many crashes to tolerate.
-    pub told_to_tolerate: bool,
+    pub needs_crash_bound: bool,
     crashes: Crashes,
 }
 
@@ -97,7 +97,7 @@ impl Network {
 #[derive(Clone, Copy, Debug)]
 enum Crashes {
     /// As long as a unit is left for each.
-    LessThanPermits,
+    LessThanK,
     /// As long as anybody is alive.
     AllButOne,
     /// None: every process must take part.
@@ -108,7 +108,7 @@ impl Entry {
     /// How many crashes it tolerates without leaving a live process waiting for ever.
     pub fn tolerates(&self, nodes: u32, k: u32) -> u32 {
         match self.crashes {
-            Crashes::LessThanPermits => k - 1,
+            Crashes::LessThanK => k - 1,
             Crashes::AllButOne => nodes - 1,
             Crashes::None => 0,
         }
@@ -117,7 +117,7 @@ impl Entry {
 
 impl Entry {
     /// By what it excludes.
-    pub fn means(&self) -> Mechanism {
+    pub fn mechanism(&self) -> Mechanism {
         struct Ask;
         impl Visitor for Ask {
             type Output = Mechanism;
@@ -131,7 +131,7 @@ impl Entry {
     /// Whether it grants in the order of the requests' stamps, if k is 1. vcube-2018, Lemma 7.3,
     /// claims it for any k; that is D10.
     pub fn in_order(&self, k: u32) -> bool {
-        k == 1 && self.means() == Mechanism::Permissions
+        k == 1 && self.mechanism() == Mechanism::Permissions
     }
 }
 
@@ -163,7 +163,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "raymond",
         title: "permissions of all but k, asked for directly",
-        spread: "direct",
+        broadcast: "direct",
         detector: None,
         all_to_all: false,
         tolerates: "k-1 crashes, each costing a unit",
@@ -180,13 +180,13 @@ pub const ENTRIES: &[Entry] = &[
         tolerates_loss: false,
         tolerates_duplicates: true,
         slots: false,
-        told_to_tolerate: false,
-        crashes: Crashes::LessThanPermits,
+        needs_crash_bound: false,
+        crashes: Crashes::LessThanK,
     },
     Entry {
         name: "bas",
         title: "raymond with a failure detector",
-        spread: "direct",
+        broadcast: "direct",
         detector: Some("heartbeat"),
         all_to_all: true,
         tolerates: "n-1 crashes",
@@ -203,13 +203,13 @@ pub const ENTRIES: &[Entry] = &[
         tolerates_loss: false,
         tolerates_duplicates: true,
         slots: false,
-        told_to_tolerate: false,
+        needs_crash_bound: false,
         crashes: Crashes::AllButOne,
     },
     Entry {
         name: "vcube",
         title: "permissions asked for along trees in a virtual hypercube, ACKs back up the tree",
-        spread: "tree",
+        broadcast: "tree",
         detector: Some("vcube"),
         all_to_all: false,
         tolerates: "n-1 crashes",
@@ -226,13 +226,13 @@ pub const ENTRIES: &[Entry] = &[
         tolerates_loss: false,
         tolerates_duplicates: true,
         slots: false,
-        told_to_tolerate: false,
+        needs_crash_bound: false,
         crashes: Crashes::AllButOne,
     },
     Entry {
         name: "robust",
         title: "permissions asked for along trees over Hi-ADSD clusters, ACKs straight to the root",
-        spread: "sta",
+        broadcast: "sta",
         detector: Some("hi-adsd"),
         all_to_all: false,
         tolerates: "n-1 crashes",
@@ -249,13 +249,13 @@ pub const ENTRIES: &[Entry] = &[
         tolerates_loss: false,
         tolerates_duplicates: true,
         slots: false,
-        told_to_tolerate: false,
+        needs_crash_bound: false,
         crashes: Crashes::AllButOne,
     },
     Entry {
         name: "timer-free",
         title: "raymond whose requests and replies find crashes by themselves, without timers",
-        spread: "direct",
+        broadcast: "direct",
         detector: None,
         all_to_all: false,
         tolerates: "f < k crashes, where answers of neighbours always come among the first n-f (responsiveness)",
@@ -272,13 +272,13 @@ pub const ENTRIES: &[Entry] = &[
         tolerates_loss: false,
         tolerates_duplicates: true,
         slots: false,
-        told_to_tolerate: true,
-        crashes: Crashes::LessThanPermits,
+        needs_crash_bound: true,
+        crashes: Crashes::LessThanK,
     },
     Entry {
         name: "tree-token",
         title: "k numbered tokens that are asked for and passed along a tree",
-        spread: "along the tree",
+        broadcast: "along the tree",
         detector: Some(LOG),
         all_to_all: false,
         tolerates: "any number of crashes with recovery, and n-1 for good that everybody is told of in one order",
@@ -295,13 +295,13 @@ pub const ENTRIES: &[Entry] = &[
         tolerates_loss: false,
         tolerates_duplicates: true,
         slots: false,
-        told_to_tolerate: false,
+        needs_crash_bound: false,
         crashes: Crashes::AllButOne,
     },
     Entry {
         name: "stabilizing",
         title: "waves of l tokens and a cleaning broadcast on any graph, right again after any transient fault",
-        spread: "waves from the root",
+        broadcast: "waves from the root",
         detector: None,
         all_to_all: false,
         tolerates: "any corruption of memory and channels; no crash for good",
@@ -318,13 +318,13 @@ pub const ENTRIES: &[Entry] = &[
         tolerates_loss: true,
         tolerates_duplicates: true,
         slots: false,
-        told_to_tolerate: false,
+        needs_crash_bound: false,
         crashes: Crashes::None,
     },
     Entry {
         name: "slots",
         title: "numbered, fenced slots in the order of requests: weights, resizing, answers put together on a tree",
-        spread: "direct up to 128 processes, beyond along trees in a virtual hypercube",
+        broadcast: "direct up to 128 processes, beyond along trees in a virtual hypercube",
         detector: Some(LOG),
         all_to_all: false,
         tolerates: "any number of crashes and returns that everybody is told of in one order",
@@ -344,7 +344,7 @@ pub const ENTRIES: &[Entry] = &[
         tolerates_loss: true,
         tolerates_duplicates: true,
         slots: true,
-        told_to_tolerate: false,
+        needs_crash_bound: false,
         crashes: Crashes::AllButOne,
     },
 ];
@@ -376,8 +376,10 @@ pub fn entry(name: &str) -> Result<&'static Entry, UnknownName> {
 }
 
 impl Entry {
-    /// The switch that runs a defect of this system as printed.
-    pub fn as_printed(&self, id: &str) -> Result<Defects, UnknownName> {
+    /// The switch that runs a defect of this system as printed. Only for the laboratory: without
+    /// the feature `defects` no such switch exists.
+    #[cfg(feature = "defects")]
+    pub fn as_printed(&self, id: &str) -> Result<kgate_core::Defects, UnknownName> {
         self.published_defects()
             .find(|defect| defect.id.eq_ignore_ascii_case(id))
             .map(|defect| defect.switch)

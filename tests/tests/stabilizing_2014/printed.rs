@@ -147,6 +147,6 @@ fn every_switch_has_a_story() {
     assert_eq!(defects::ALL.map(|defect| defect.switch), switches);
     for defect in defects::ALL {
         let number: u32 = defect.id[1..].parse().expect("a number");
-        assert_eq!(defect.switch, Defects(1 << (48 + number)), "{}", defect.id);
+        assert_eq!(defect.switch, Defects::bit(48 + number), "{}", defect.id);
     }
 }

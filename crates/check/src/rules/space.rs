@@ -39,7 +39,8 @@ pub enum TooLarge {
 
 /// What every process knows.
 pub fn setups(graph: &Arc<Graph>, k: u32, printed: Defects) -> Vec<Setup> {
-    let known = Setup { printed, graph: Some(Arc::clone(graph)), ..Setup::new(graph.nodes(), k) };
+    let known =
+        Setup { defects: printed, graph: Some(Arc::clone(graph)), ..Setup::new(graph.nodes(), k) };
     let setup = |me| Setup { me: NodeId(me), ..known.clone() };
     (0..graph.nodes()).map(setup).collect()
 }

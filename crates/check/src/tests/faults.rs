@@ -6,8 +6,8 @@ use kgate_core::{
     Defects, Explorable, GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation,
     Outbox, Phase, Protocol, Refusal, Setup, Time,
 };
+use kgate_protocols::broadcast::Direct;
 use kgate_protocols::permission::Permission;
-use kgate_protocols::spread::Direct;
 use kgate_protocols::timer_free::TimerFree;
 use kgate_protocols::topology::graphs::Shape;
 use kgate_protocols::tree_token::{TreeToken, defects as r};
@@ -18,7 +18,7 @@ use crate::{Bounds, CrashNotifications, Down, Limits, Order, Tolerates, explore}
 
 fn path(nodes: u32, printed: Defects) -> Setup {
     let graph: Graph = Shape::Path.build(nodes, &mut |_| 0).expect("a path");
-    Setup { graph: Some(Arc::new(graph)), printed, ..Setup::new(nodes, 1) }
+    Setup { graph: Some(Arc::new(graph)), defects: printed, ..Setup::new(nodes, 1) }
 }
 
 fn token(printed: Defects, bounds: Bounds) -> crate::Outcome {

@@ -24,7 +24,7 @@ fn model(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> ProtocolModel<
         CrashNotifications::Log
     };
     let bounds = Bounds { returns: true, tolerates, notifications, ..bounds };
-    ProtocolModel::new(Setup { printed, ..Setup::new(nodes, k) }, bounds)
+    ProtocolModel::new(Setup { defects: printed, ..Setup::new(nodes, k) }, bounds)
 }
 
 fn search(k: u32, bounds: Bounds, printed: Defects) -> Outcome {
@@ -89,7 +89,7 @@ fn a_slot_with_two_holders_or_an_old_fence_is_found() {
     assert!(breaks(1, once.clone(), toy::SHARES, AtMostK::NAME));
     let again = Bounds { entries: vec![2, 0], restarts: 1, ..Bounds::new(1) };
     assert!(breaks(2, again.clone(), toy::FORGETS, SlotFences::NAME));
-    let clings = Defects(toy::SHARES.0 | toy::CLINGS.0);
+    let clings = toy::SHARES.with(toy::CLINGS);
     let found =
         explore_model(model(2, 1, once, clings).checking([SlotFences::NAME]), Order::Breadth);
     let schedule = found.properties[0].counterexample.as_ref().expect("found");
@@ -114,7 +114,7 @@ fn a_slot_that_two_show_is_found() {
         state.ghost.value.has_broken(SlotFences::NAME)
     };
     assert!(!one_after_the_other(toy::SHARES));
-    assert!(one_after_the_other(Defects(toy::SHARES.0 | toy::CLINGS.0)));
+    assert!(one_after_the_other(toy::SHARES.with(toy::CLINGS)));
 }
 
 /// The planted bug of the strict order: p1 goes in with a later stamp while p0 waits. Handed over,

@@ -1,8 +1,8 @@
 //! The same numbers of states as SPIN, which explores another model of the same algorithm, written
 //! by hand.
 
+use kgate_protocols::broadcast::Direct;
 use kgate_protocols::permission::Permission;
-use kgate_protocols::spread::Direct;
 
 use super::holds;
 

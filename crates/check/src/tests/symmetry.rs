@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kgate_core::{Defects, Explorable, Setup};
+use kgate_protocols::broadcast::Direct;
 use kgate_protocols::permission::Permission;
-use kgate_protocols::spread::Direct;
 use kgate_protocols::topology::graphs::Shape;
 use kgate_protocols::tree_token::{TreeToken, defects as r};
 use kgate_spec::AtMostK;
@@ -19,7 +19,7 @@ use crate::{Bounds, CrashNotifications, Order, ProtocolModel, explore_model};
 
 fn star(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> ProtocolModel<TreeToken> {
     let graph = Shape::Star.build(nodes, &mut |_| 0).expect("a star");
-    let setup = Setup { graph: Some(Arc::new(graph)), printed, ..Setup::new(nodes, k) };
+    let setup = Setup { graph: Some(Arc::new(graph)), defects: printed, ..Setup::new(nodes, k) };
     ProtocolModel::new(setup, Bounds { notifications: CrashNotifications::InOrder, ..bounds })
 }
 

@@ -8,28 +8,28 @@ use kgate_core::{
 use serde::{Deserialize, Serialize};
 
 /// Takes slots that others take too.
-pub(super) const SHARES: Defects = Defects(1);
+pub(super) const SHARES: Defects = Defects::bit(0);
 /// Fences of a new incarnation begin where those of the first one began.
-pub(super) const FORGETS: Defects = Defects(1 << 1);
+pub(super) const FORGETS: Defects = Defects::bit(1);
 /// Shows slots that it has given back.
-pub(super) const CLINGS: Defects = Defects(1 << 2);
+pub(super) const CLINGS: Defects = Defects::bit(2);
 /// Gets two slots where one was asked for.
-pub(super) const TAKES_MORE: Defects = Defects(1 << 11);
+pub(super) const TAKES_MORE: Defects = Defects::bit(11);
 /// p0 waits for ever, and others go in behind it.
-pub(super) const OVERTAKES: Defects = Defects(1 << 3);
+pub(super) const OVERTAKES: Defects = Defects::bit(3);
 /// The same by handing over what it has.
-pub(super) const HANDS_OVER: Defects = Defects(1 << 4);
+pub(super) const HANDS_OVER: Defects = Defects::bit(4);
 /// Takes its highest slot, whatever k is.
-pub(super) const GRASPS: Defects = Defects(1 << 5);
+pub(super) const GRASPS: Defects = Defects::bit(5);
 /// Owes something for ever.
-pub(super) const OWES: Defects = Defects(1 << 6);
+pub(super) const OWES: Defects = Defects::bit(6);
 /// A request that has become too large waits on.
-pub(super) const WAITS_ON: Defects = Defects(1 << 7);
+pub(super) const WAITS_ON: Defects = Defects::bit(7);
 /// A timer runs out and is armed again, for ever, while somebody waits.
-pub(super) const TICKS: Defects = Defects(1 << 8);
+pub(super) const TICKS: Defects = Defects::bit(8);
 /// Refuses the first note, or the second one, if it comes before the other.
-pub(super) const REFUSES_FIRST: Defects = Defects(1 << 9);
-pub(super) const REFUSES_SECOND: Defects = Defects(1 << 10);
+pub(super) const REFUSES_FIRST: Defects = Defects::bit(9);
+pub(super) const REFUSES_SECOND: Defects = Defects::bit(10);
 
 /// Process p has the slots p and n + p. Whoever asks for one gets it at once; who asks for more
 /// waits.
@@ -118,7 +118,7 @@ impl Protocol for Toy {
             me: setup.me,
             nodes: setup.nodes,
             k: setup.k,
-            printed: setup.printed,
+            printed: setup.defects,
             incarnation: setup.incarnation.0,
             granted: 0,
             held: Vec::new(),

@@ -45,7 +45,7 @@ impl Setting {
         Self {
             graph: graph.map(|graph| edges(graph)),
             root: graph.map(|graph| graph.root()).filter(|root| root.0 != 0),
-            tolerate: entry.told_to_tolerate.then_some(setup.tolerate),
+            tolerate: entry.needs_crash_bound.then_some(setup.tolerate),
             options: setup.slots,
             tolerated: super::unchecked(entry, bounds).is_none(),
         }

@@ -95,7 +95,7 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
     }
     let rules = [
         (
-            args.tolerate.is_some() && !entry.told_to_tolerate,
+            args.tolerate.is_some() && !entry.needs_crash_bound,
             format!(
                 "{} has no setting for the crashes to tolerate: leave out --tolerate, or choose \
                  timer-free",
@@ -103,7 +103,7 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
             ),
         ),
         (
-            args.refresh.is_some() && !entry.told_to_tolerate && entry.network != Network::Graph,
+            args.refresh.is_some() && !entry.needs_crash_bound && entry.network != Network::Graph,
             format!("{} has no refresh timer: leave out --refresh", entry.name),
         ),
         (

@@ -35,7 +35,7 @@ pub(super) fn config(
     entry: &Entry,
     repaired: bool,
 ) -> Result<Config, RunError> {
-    if scenario.tolerate.is_some() && !entry.told_to_tolerate {
+    if scenario.tolerate.is_some() && !entry.needs_crash_bound {
         return Err(rejected(format!(
             "{} has no setting for the crashes to tolerate: leave out `tolerate`",
             entry.name
@@ -60,7 +60,7 @@ pub(super) fn config(
     config.refresh = scenario.refresh.then_some(Span::UNIT);
     config.down = scenario.down;
     let claims = claims_of(entry, nodes, k);
-    let tolerates = if entry.told_to_tolerate { config.tolerate } else { claims.tolerates };
+    let tolerates = if entry.needs_crash_bound { config.tolerate } else { claims.tolerates };
     config.claims = Claims { tolerates, ..claims };
     Ok(config)
 }

@@ -22,8 +22,8 @@ pub(super) struct Counters {
 
 impl Counters {
     /// Whether a run as printed needs them.
-    pub(super) fn wanted(printed: Defects) -> bool {
-        [D2, D3, D7, D8].iter().any(|&defect| printed.has(defect))
+    pub(super) fn wanted(defects: Defects) -> bool {
+        [D2, D3, D7, D8].iter().any(|&defect| defects.has(defect))
     }
 
     /// Line 12 (robust-2012: line 9).

@@ -12,7 +12,7 @@ pub enum PermissionMessage<M> {
         clock: u64,
     },
     /// A request on its way.
-    Spread(M),
+    Broadcast(M),
 }
 
 /// By hand: derived for a generic type, it would copy field by field, which costs more than all
@@ -28,7 +28,7 @@ impl<M: Message + Copy> Message for PermissionMessage<M> {
     fn kind(&self) -> usize {
         match self {
             Self::Reply { .. } => 0,
-            Self::Spread(message) => 1 + message.kind(),
+            Self::Broadcast(message) => 1 + message.kind(),
         }
     }
     fn kind_name(kind: usize) -> &'static str {
@@ -37,7 +37,7 @@ impl<M: Message + Copy> Message for PermissionMessage<M> {
     fn carried(&self) -> Option<Carried> {
         match self {
             Self::Reply { clock } => Some(Carried::Permission { clock: *clock }),
-            Self::Spread(_) => None,
+            Self::Broadcast(_) => None,
         }
     }
 }

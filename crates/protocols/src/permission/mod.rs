@@ -15,7 +15,7 @@
 //! the broadcast and one delay, hand-over one delay. State of an idle process: its clock, the
 //! crashed, the broadcast's own.
 //!
-//! The algorithm is generic over its broadcast ([`Spread`]) and hears of crashes by
+//! The algorithm is generic over its broadcast ([`Broadcast`]) and hears of crashes by
 //! `Input::Crashed` alone.
 //!
 //! Deviations from the papers (`docs/internals/reproduction.md` tells the stories of D1 .. D9):
@@ -43,30 +43,30 @@ use kgate_core::{
     Outbox, Phase, Protocol, Refusal, Setup, Stamp, Suspend, Time, TransientFaults,
 };
 
+use crate::broadcast::{Broadcast, Place, Sink};
 use crate::collections::NodeList;
 use crate::defects::{D2, D3, D4, D6, D9};
-use crate::spread::{Place, Sink, Spread};
 use crate::topology::Members;
 use counters::Counters;
 use request::Request;
 
 /// The mutex at one process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Permission<S: Spread> {
+pub struct Permission<S: Broadcast> {
     me: NodeId,
     nodes: u32,
     k: u32,
-    printed: Defects,
+    defects: Defects,
     clock: u64,
     crashed: NodeList,
     /// The request that waits or holds; none while idle.
     request: Option<Box<Request>>,
-    spread: S,
+    broadcast: S,
     /// Only for runs as printed that need them.
     counters: Option<Box<Counters>>,
 }
 
-impl<S: Spread> Permission<S> {
+impl<S: Broadcast> Permission<S> {
     /// Algorithm 7.1 lines 8-14.
     fn on_acquire(&mut self, weight: u32, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         if weight != 1 {
@@ -76,7 +76,7 @@ impl<S: Spread> Permission<S> {
             return Err(Refusal::Busy);
         }
         let clock = self.clock.checked_add(1).expect("2^32 jumps of 2^32 requests each");
-        if !self.printed.has(D6) {
+        if !self.defects.has(D6) {
             self.clock = clock; // D6: as printed, the next request would tolerate the same stamp.
         }
         self.request = Some(Box::new(Request::new(clock, self.nodes, self.counters.is_some())));
@@ -113,13 +113,13 @@ impl<S: Spread> Permission<S> {
     /// 5).
     fn ask_if_ready(&mut self, out: &mut Outbox<Self>) {
         let Some(request) = self.request.as_mut().filter(|request| !request.asked) else { return };
-        if !self.spread.ready(self.me) {
+        if !self.broadcast.ready(self.me) {
             return;
         }
         request.asked = true;
         out.notify(Notice::Asked);
         let clock = request.clock;
-        self.spread(out, |spread, at, send| spread.broadcast(at, clock, send));
+        self.broadcast(out, |broadcast, at, send| broadcast.broadcast(at, clock, send));
         if let Some(counters) = &mut self.counters {
             let members = Members::new(self.nodes, &self.crashed);
             let me = self.me;
@@ -137,10 +137,10 @@ impl<S: Spread> Permission<S> {
         if self.crashed.contains(theirs.node) {
             return;
         }
-        let (me, printed) = (self.me, self.printed);
+        let (me, defects) = (self.me, self.defects);
         if let Some(request) = self.request.as_mut() {
             let mine = Stamp { clock: request.clock, node: me };
-            if request.holding || comes_first(mine, theirs, printed) {
+            if request.holding || comes_first(mine, theirs, defects) {
                 request.deferred.add(theirs);
                 return;
             }
@@ -159,7 +159,7 @@ impl<S: Spread> Permission<S> {
             // D2: as printed, a REPLY to the last request counts while the next one waits for its
             // broadcast.
             let counting =
-                waiting.as_ref().is_some_and(|request| request.asked || self.printed.has(D2));
+                waiting.as_ref().is_some_and(|request| request.asked || self.defects.has(D2));
             counters.reply(from, counting);
         } else if let Some(request) = waiting.filter(|request| request.clock == clock) {
             request.permit(from);
@@ -172,7 +172,7 @@ impl<S: Spread> Permission<S> {
         if self.crashed.contains(node) {
             return;
         }
-        if self.printed.has(D4) {
+        if self.defects.has(D4) {
             // D4: as printed, the dead one no longer counts while its permission still does.
             self.crashed.insert(node);
             self.enter_if_permitted(out);
@@ -185,11 +185,11 @@ impl<S: Spread> Permission<S> {
             // D3: as printed, a permission is taken back that was never counted, while its request
             // waits for its broadcast.
             let waiting = self.request.as_ref().filter(|request| !request.holding);
-            let counting = waiting.is_some_and(|request| request.asked || self.printed.has(D3));
+            let counting = waiting.is_some_and(|request| request.asked || self.defects.has(D3));
             counters.crashed(node, counting);
         }
         self.crashed.insert(node);
-        self.spread(out, |spread, at, send| spread.crashed(at, node, send));
+        self.broadcast(out, |broadcast, at, send| broadcast.crashed(at, node, send));
         self.ask_if_ready(out);
         self.enter_if_permitted(out);
     }
@@ -210,15 +210,15 @@ impl<S: Spread> Permission<S> {
         let at = Place {
             me: self.me,
             members: Members::new(self.nodes, &self.crashed),
-            printed: self.printed,
+            defects: self.defects,
         };
-        let fresh = self.spread.accept(at, from, &message);
+        let fresh = self.broadcast.accept(at, from, &message);
         if let Some(theirs) = fresh {
             self.on_request(theirs, out);
         }
         if S::RELAYS {
-            self.spread(out, |spread, at, send| {
-                spread.relay(at, from, message, fresh.is_some(), send)
+            self.broadcast(out, |broadcast, at, send| {
+                broadcast.relay(at, from, message, fresh.is_some(), send)
             });
             self.ask_if_ready(out);
         }
@@ -246,7 +246,7 @@ impl<S: Spread> Permission<S> {
     }
 
     /// Calls the broadcast with a place to run at and a way to send.
-    fn spread(
+    fn broadcast(
         &mut self,
         out: &mut Outbox<Self>,
         call: impl FnOnce(&mut S, Place<'_>, &mut Sink<'_, S::Message>),
@@ -254,10 +254,10 @@ impl<S: Spread> Permission<S> {
         let at = Place {
             me: self.me,
             members: Members::new(self.nodes, &self.crashed),
-            printed: self.printed,
+            defects: self.defects,
         };
-        call(&mut self.spread, at, &mut |to, message| {
-            out.send_to(to, PermissionMessage::Spread(message))
+        call(&mut self.broadcast, at, &mut |to, message| {
+            out.send_to(to, PermissionMessage::Broadcast(message))
         });
     }
 }
@@ -267,8 +267,8 @@ impl<S: Spread> Permission<S> {
 const FARTHEST_JUMP: u64 = 1 << 32;
 
 /// Whether `mine` has priority over `theirs`.
-fn comes_first(mine: Stamp, theirs: Stamp, printed: Defects) -> bool {
-    if printed.has(D9) {
+fn comes_first(mine: Stamp, theirs: Stamp, defects: Defects) -> bool {
+    if defects.has(D9) {
         // D9: the prose of robust-2012 gives permission to the later clock, and to the smaller id
         // on a tie.
         return !(theirs.clock > mine.clock
@@ -277,7 +277,7 @@ fn comes_first(mine: Stamp, theirs: Stamp, printed: Defects) -> bool {
     mine < theirs
 }
 
-impl<S: Spread> Protocol for Permission<S> {
+impl<S: Broadcast> Protocol for Permission<S> {
     const NAME: &'static str = "permission";
     const MECHANISM: Mechanism = Mechanism::Permissions;
     type Message = PermissionMessage<S::Message>;
@@ -289,12 +289,12 @@ impl<S: Spread> Protocol for Permission<S> {
             me: setup.me,
             nodes: setup.nodes,
             k: setup.k,
-            printed: setup.printed,
+            defects: setup.defects,
             clock: 0,
             crashed: NodeList::default(),
             request: None,
-            spread: S::default(),
-            counters: Counters::wanted(setup.printed).then(Box::default),
+            broadcast: S::default(),
+            counters: Counters::wanted(setup.defects).then(Box::default),
         }
     }
 
@@ -314,7 +314,7 @@ impl<S: Spread> Protocol for Permission<S> {
                 self.on_reply(from, clock, out);
                 Ok(())
             }
-            Input::Deliver { from, message: PermissionMessage::Spread(message) } => {
+            Input::Deliver { from, message: PermissionMessage::Broadcast(message) } => {
                 self.on_spread(from, message, out)
             }
             Input::Acquire { weight } => self.on_acquire(weight, out),
@@ -364,9 +364,9 @@ impl<S: Spread> Protocol for Permission<S> {
     }
 }
 
-impl<S: Spread> Explorable for Permission<S> {}
-impl<S: Spread> TransientFaults for Permission<S> {}
-impl<S: Spread> Suspend for Permission<S> {}
+impl<S: Broadcast> Explorable for Permission<S> {}
+impl<S: Broadcast> TransientFaults for Permission<S> {}
+impl<S: Broadcast> Suspend for Permission<S> {}
 
 #[cfg(test)]
 mod tests;

@@ -9,13 +9,13 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
+use crate::broadcast::{Direct, DirectMessage, Sta, StaMessage, Tree, TreeMessage};
 use crate::defects::{D2, D3, D4, D6, D7, D8, D9};
 use crate::harness::Net;
-use crate::spread::{Direct, DirectMessage, Sta, StaMessage, Tree, TreeMessage};
 
 type Mutex<S> = Net<Permission<S>>;
 
-fn mutex<S: Spread>(nodes: u32, k: u32) -> Mutex<S> {
+fn mutex<S: Broadcast>(nodes: u32, k: u32) -> Mutex<S> {
     Net::new(nodes, k, Defects::NONE)
 }
 
@@ -92,7 +92,7 @@ fn raymond_degrades_with_every_crash() {
 /// before; with none at all if that many units are there.
 #[test]
 fn enters_with_n_f_k_permissions() {
-    fn check<S: Spread>(n: u32, k: u32, f: u32) {
+    fn check<S: Broadcast>(n: u32, k: u32, f: u32) {
         let mut net = mutex::<S>(n, k);
         for dead in n - f..n {
             net.crash(dead);
@@ -121,7 +121,7 @@ fn enters_with_n_f_k_permissions() {
 /// messages when asked for directly, and 3(n-1) along a tree with ACKs, for every n.
 #[test]
 fn an_entry_costs_what_the_papers_say() {
-    fn check<S: Spread>(kinds: &[&str]) {
+    fn check<S: Broadcast>(kinds: &[&str]) {
         for n in [1, 2, 3, 4, 5, 7, 8, 11, 16, 17, 31, 64] {
             for source in [0, n / 2, n - 1] {
                 let mut net = mutex::<S>(n, 1);
@@ -144,7 +144,7 @@ fn an_entry_costs_what_the_papers_say() {
 /// vcube-2018 section 7.1: the smaller clock comes first, and the smaller id among equal clocks.
 #[test]
 fn priority_is_by_clock_then_by_id() {
-    fn check<S: Spread>() {
+    fn check<S: Broadcast>() {
         let mut net = mutex::<S>(4, 1);
         net.acquire(3); // Stamp (1, p3); p1 and nobody else hears of it in time.
         let heard =
@@ -168,8 +168,8 @@ fn priority_is_by_clock_then_by_id() {
 /// count for this one. n = 4, k = 2, channels in order, no crash. As printed, three are inside.
 #[test]
 fn d2_a_late_reply_is_not_counted() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net: Mutex<Tree> = Net::new(4, 2, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net: Mutex<Tree> = Net::new(4, 2, defects);
         net.acquire(0);
         net.deliver(0, 1); // p1's REPLY and ACK stay on their way.
         net.deliver(0, 2);
@@ -196,8 +196,8 @@ fn d2_a_late_reply_is_not_counted() {
 /// permission back that was never given. n = 4, k = 1, one crash. As printed, p0 waits for ever.
 #[test]
 fn d3_a_crash_takes_back_only_what_was_given() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net: Mutex<Tree> = Net::new(4, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net: Mutex<Tree> = Net::new(4, 1, defects);
         net.acquire(0);
         net.deliver(0, 1);
         net.deliver(1, 0); // p1's REPLY; its ACK stays on its way.
@@ -221,8 +221,8 @@ fn d3_a_crash_takes_back_only_what_was_given() {
 /// still counts that of p1.
 #[test]
 fn d4_the_permission_of_the_dead_goes_first() {
-    fn inside<S: Spread>(printed: Defects) -> Vec<u32> {
-        let mut net: Mutex<S> = Net::new(3, 1, printed);
+    fn inside<S: Broadcast>(defects: Defects) -> Vec<u32> {
+        let mut net: Mutex<S> = Net::new(3, 1, defects);
         net.acquire(0);
         net.deliver_all();
         net.acquire(2);
@@ -243,8 +243,8 @@ fn d4_the_permission_of_the_dead_goes_first() {
 /// second request of a lone requester looks like its first, and everybody drops it.
 #[test]
 fn d6_every_request_has_a_new_stamp() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net: Mutex<Sta> = Net::new(4, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net: Mutex<Sta> = Net::new(4, 1, defects);
         net.acquire(0);
         net.deliver_all();
         net.release(0);
@@ -261,8 +261,8 @@ fn d6_every_request_has_a_new_stamp() {
 /// answers p0's first request twice, and the second answer counts for p0's second request.
 #[test]
 fn d7_d8_an_old_request_draws_no_permission() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net: Mutex<Sta> = Net::new(4, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net: Mutex<Sta> = Net::new(4, 1, defects);
         net.acquire(0);
         net.deliver(0, 1);
         net.deliver(0, 2); // p2 passes (1, p0) on to p3 and crashes; its TREE is on its way for long.
@@ -289,8 +289,8 @@ fn d7_d8_an_old_request_draws_no_permission() {
 /// crash. As printed, it goes to the later one: p0 and p1 permit each other.
 #[test]
 fn d9_the_earlier_request_is_permitted() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net: Mutex<Sta> = Net::new(3, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net: Mutex<Sta> = Net::new(3, 1, defects);
         net.acquire(0);
         net.deliver(0, 1);
         net.acquire(1); // Later than p0's, which it has permitted.
@@ -305,7 +305,7 @@ fn d9_the_earlier_request_is_permitted() {
 /// owed counts for nothing later.
 #[test]
 fn a_withdrawn_request_leaves_nobody_waiting() {
-    fn check<S: Spread>() {
+    fn check<S: Broadcast>() {
         let mut net = mutex::<S>(4, 1);
         for node in [0, 1, 2] {
             net.acquire(node);
@@ -333,7 +333,7 @@ fn a_withdrawn_request_leaves_nobody_waiting() {
 /// the last one alive of n enters alone.
 #[test]
 fn the_dead_keep_nobody_out() {
-    fn check<S: Spread>() {
+    fn check<S: Broadcast>() {
         let mut net = mutex::<S>(7, 2);
         for node in 0..7 {
             net.acquire(node);
@@ -371,7 +371,7 @@ fn the_dead_are_not_answered() {
 /// nothing, whether the process is idle, waits or holds.
 #[test]
 fn refusals_change_nothing() {
-    fn check<S: Spread>(junk: &[S::Message]) {
+    fn check<S: Broadcast>(junk: &[S::Message]) {
         let mut net = mutex::<S>(4, 1);
         let stranger = |node| Refusal::UnknownNode(NodeId(node));
         let unsupported = |what| Refusal::Unsupported { protocol: "permission", what };
@@ -410,12 +410,12 @@ fn refusals_change_nothing() {
                 let message = PermissionMessage::Reply { clock };
                 expected.push((Input::Deliver { from: NodeId(from), message }, stranger(from)));
                 for message in junk {
-                    let message = PermissionMessage::Spread(*message);
+                    let message = PermissionMessage::Broadcast(*message);
                     expected.push((Input::Deliver { from: NodeId(from), message }, stranger(from)));
                 }
             }
             for message in junk.iter().filter(|message| S::source(message).is_some()) {
-                let message = PermissionMessage::Spread(*message);
+                let message = PermissionMessage::Broadcast(*message);
                 expected.push((Input::Deliver { from: NodeId(0), message }, stranger(4)));
             }
             for (input, refusal) in expected {
@@ -437,10 +437,10 @@ fn refusals_change_nothing() {
 /// overflow.
 #[test]
 fn an_absurd_clock_is_refused() {
-    fn check<S: Spread>(absurd: impl Fn(u64) -> S::Message) {
+    fn check<S: Broadcast>(absurd: impl Fn(u64) -> S::Message) {
         for clock in [(1 << 32) + 1, u64::MAX] {
             let mut net = mutex::<S>(2, 1);
-            let message = PermissionMessage::Spread(absurd(clock));
+            let message = PermissionMessage::Broadcast(absurd(clock));
             let refusal = net.refusal(0, Input::Deliver { from: NodeId(1), message });
             assert!(matches!(refusal, Refusal::Malformed(_)), "{refusal:?}");
             net.acquire(0);
@@ -469,7 +469,7 @@ enum Step {
 /// vcube-2018 lemmas 7.1 and 7.2: never more than k are inside, and every request of a process that
 /// is alive is granted at last (or withdrawn), however messages overtake each other and whoever
 /// crashes, some in the middle of a send.
-fn safe_and_live<S: Spread>(
+fn safe_and_live<S: Broadcast>(
     (n, k): (u32, u32),
     clients: &[Index],
     doomed: &[Index],
@@ -529,7 +529,7 @@ fn safe_and_live<S: Spread>(
     Ok(())
 }
 
-fn phase_of<S: Spread>(net: &Mutex<S>, node: u32) -> Phase {
+fn phase_of<S: Broadcast>(net: &Mutex<S>, node: u32) -> Phase {
     net.nodes[node as usize].observe().phase
 }
 
@@ -552,7 +552,7 @@ proptest! {
 }
 
 /// Everything now in flight on each of these channels arrives.
-fn deliver_channels<S: Spread>(net: &mut Mutex<S>, channels: &[(u32, u32)]) {
+fn deliver_channels<S: Broadcast>(net: &mut Mutex<S>, channels: &[(u32, u32)]) {
     for &(from, to) in channels {
         let ours =
             net.flights.values().filter(|copy| (copy.from.0, copy.to.0) == (from, to)).count();

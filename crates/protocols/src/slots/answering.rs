@@ -18,7 +18,7 @@ impl Slots {
     /// The snapshot: what of this process stands in the way of a request.
     fn report(&self, stamp: Stamp) -> Report {
         let mut holds = self.grants.older_than(stamp);
-        if !self.printed.has(SP3) {
+        if !self.defects.has(SP3) {
             holds.extend(&self.reserved); // Decided before any request that is out, by whomever.
         }
         Report {
@@ -44,7 +44,7 @@ impl Slots {
             self.answer_nothing(about, parent, out);
             return;
         }
-        if !self.printed.has(SP2) {
+        if !self.defects.has(SP2) {
             self.clock = self.clock.max(about.stamp.clock); // What is asked from here on comes behind.
         }
         let older =
@@ -77,7 +77,7 @@ impl Slots {
 
     /// A relay that waits for an answer gets an empty one. Whoever asks for itself has moved on.
     pub(super) fn answer_nothing(&self, about: About, parent: NodeId, out: &mut Out) {
-        if parent != about.stamp.node && !self.printed.has(S8) {
+        if parent != about.stamp.node && !self.defects.has(S8) {
             self.send_answers(about, parent, Answers::default(), out);
         }
     }
@@ -124,7 +124,7 @@ impl Slots {
     }
 
     fn heed(&self) -> Heed {
-        Heed { newest: !self.printed.has(S1), incarnations: !self.printed.has(S12) }
+        Heed { newest: !self.defects.has(S1), incarnations: !self.defects.has(S12) }
     }
 
     pub(super) fn on_agg(
@@ -203,7 +203,7 @@ impl Slots {
             // Decided, and nothing is left for anybody: nobody can use that.
             let was_ahead = debt.ahead || !debt.sent;
             let all = report.holds.covers(self.k)
-                || self.printed.has(S15) && report.holds.len() >= self.k;
+                || self.defects.has(S15) && report.holds.len() >= self.k;
             let useless = self.options.quiet && !report.ahead && was_ahead && all;
             if known || waits_on || useless {
                 return true;

@@ -108,7 +108,7 @@ impl Slots {
 
     /// The tree is done and somebody has not answered: asks it directly.
     pub(super) fn cover(&mut self, out: &mut Out) {
-        if self.flat() || self.printed.has(S13) {
+        if self.flat() || self.defects.has(S13) {
             return;
         }
         let Some(pending) = &mut self.pending else { return };
@@ -156,11 +156,11 @@ impl Slots {
         let mut decided = false;
         while self.lease
             && let Some(pending) = &mut self.pending
-            && pending.is_first(!self.printed.has(SP1))
+            && pending.is_first(!self.defects.has(SP1))
             && let Some(&weight) = pending.parts.front()
         {
             let mut taken = pending.taken();
-            if !self.printed.has(SP4) {
+            if !self.defects.has(SP4) {
                 taken.extend(&self.reserved);
             }
             let crowd = taken.len().saturating_sub(self.reserved.len());
@@ -285,7 +285,7 @@ impl Slots {
 
     /// The slots stay here, unused, as long as nobody seems to need them.
     fn keep(&mut self, id: GrantId, out: &mut Out) -> bool {
-        let wanted = !self.is_roomy(0) || self.pending.is_some() && !self.printed.has(S10);
+        let wanted = !self.is_roomy(0) || self.pending.is_some() && !self.defects.has(S10);
         let k = self.k;
         let grant = self.grants.in_use(id).expect("seen by the caller");
         let held_by_log = grant.slots.meets(&self.reserved);
@@ -364,14 +364,14 @@ impl Slots {
     fn give_up(&mut self, out: &mut Out) {
         self.end_request(out);
         self.version += 1;
-        if !self.printed.has(S7) {
+        if !self.defects.has(S7) {
             self.update(out);
         }
     }
 
     pub(super) fn on_resize(&mut self, k: u32, out: &mut Out) {
         self.k = k;
-        if !self.printed.has(S9) {
+        if !self.defects.has(S9) {
             self.update(out);
         }
         self.drop_kept(|grant| !grant.slots.all_below(k), out);
@@ -389,7 +389,7 @@ impl Slots {
             *weight <= most
         };
         let mut ends = false;
-        if !self.printed.has(S11)
+        if !self.defects.has(S11)
             && let Some(pending) = &mut self.pending
         {
             pending.parts.retain(&mut fails);

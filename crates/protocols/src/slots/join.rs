@@ -58,7 +58,7 @@ impl Slots {
         let Some(joining) = self.joining.take_if(|joining| joining.lacking.is_empty()) else {
             return;
         };
-        if joining.round == 1 && !self.printed.has(S3) {
+        if joining.round == 1 && !self.defects.has(S3) {
             self.begin_round(2, out);
         } else {
             self.settle(out);
@@ -128,7 +128,7 @@ impl Slots {
             && incarnation > self.fleet.latest(node)
         {
             self.noticed.insert(node);
-            self.added(node, incarnation, self.printed.has(S5), out);
+            self.added(node, incarnation, self.defects.has(S5), out);
             self.go_on(out);
         }
     }

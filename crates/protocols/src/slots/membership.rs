@@ -42,7 +42,7 @@ impl Slots {
         if self.incarnation.is_none() {
             return false;
         }
-        if self.printed.has(S12) || self.printed.has(S2) {
+        if self.defects.has(S12) || self.defects.has(S2) {
             return self.fleet.incarnation(from).is_some();
         }
         let root = about.stamp.node;
@@ -104,7 +104,7 @@ impl Slots {
             return Ok(());
         }
         let speaks_of_it =
-            incarnation >= self.fleet.latest(node) || self.printed.has(S5) || self.printed.has(S2);
+            incarnation >= self.fleet.latest(node) || self.defects.has(S5) || self.defects.has(S2);
         if speaks_of_it {
             self.gone(node, incarnation, out);
         }
@@ -183,7 +183,7 @@ impl Slots {
         if self.membership() == MembershipSource::Join {
             return Ok(()); // Whoever is back says so itself.
         }
-        if self.printed.has(S2) {
+        if self.defects.has(S2) {
             if node != self.me {
                 self.added(node, Incarnation::default(), true, out);
                 self.go_on(out);
@@ -203,7 +203,7 @@ impl Slots {
             self.added(node, incarnation, true, out);
         }
         self.fleet.view = view;
-        if !self.printed.has(S6) {
+        if !self.defects.has(S6) {
             self.clock = self.clock.max(Clock { view, ticks: 0 });
         }
         self.open_kept(out);

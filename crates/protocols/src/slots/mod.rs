@@ -89,7 +89,7 @@ pub struct Slots {
     lane: Lane,
     /// k, as far as it was told.
     k: u32,
-    printed: Defects,
+    defects: Defects,
     options: SlotOptions,
     /// How many of its own returns the log still has to tell before it takes part; 0 from the first
     /// start on.
@@ -146,7 +146,7 @@ impl Slots {
     }
 
     fn membership(&self) -> MembershipSource {
-        if self.printed.has(S4) { MembershipSource::Join } else { self.options.membership }
+        if self.defects.has(S4) { MembershipSource::Join } else { self.options.membership }
     }
 
     fn head(&self) -> Head {
@@ -294,9 +294,9 @@ impl Protocol for Slots {
             me: setup.me,
             lane: Lane::ONLY,
             k: setup.k,
-            printed: setup.printed,
+            defects: setup.defects,
             options: setup.slots,
-            returns: if setup.printed.has(S2) { 0 } else { setup.incarnation.0 },
+            returns: if setup.defects.has(S2) { 0 } else { setup.incarnation.0 },
             incarnation: Some(Incarnation::default()),
             fleet: Fleet::new(setup.nodes),
             clock: Clock::default(),
@@ -389,7 +389,7 @@ impl Explorable for Slots {
         };
         let is_out = |pending: &Pending| pending.stamp == about.stamp;
         self.membership() == MembershipSource::Log
-            && self.printed == Defects::NONE
+            && self.defects == Defects::NONE
             && about.stamp.node == self.me
             && !self.pending.as_deref().is_some_and(is_out)
     }

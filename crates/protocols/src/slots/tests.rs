@@ -39,10 +39,10 @@ fn plain() -> SlotOptions {
 }
 
 fn net(nodes: u32, k: u32, options: SlotOptions) -> Net<Slots> {
-    printed(nodes, k, options, Defects::NONE)
+    defects(nodes, k, options, Defects::NONE)
 }
 
-fn printed(nodes: u32, k: u32, slots: SlotOptions, switches: Defects) -> Net<Slots> {
+fn defects(nodes: u32, k: u32, slots: SlotOptions, switches: Defects) -> Net<Slots> {
     let mut known = setup(nodes, k, switches);
     known.slots = slots;
     Net::with(known)

@@ -20,8 +20,8 @@ pub(super) fn children<'a>(view: View<'a, State>) -> impl Iterator<Item = &'a St
 /// other is out.
 pub(super) fn potential<'a>(view: View<'a, State>) -> impl Iterator<Item = Neighbour<'a>> {
     let (me, own, root) = (view.me(), view.own, view.graph().root());
-    let repaired = !view.setup.printed.has(C10);
-    let any = view.setup.printed.has(C14);
+    let repaired = !view.setup.defects.has(C10);
+    let any = view.setup.defects.has(C14);
     view.around().filter(move |&(id, state)| {
         let leaves = id == root && (any || state.phase == Phase::Sending(0));
         let parent = own.parent.is_none() || own.parent == Some(id) || leaves;
@@ -50,7 +50,7 @@ pub(super) fn next<'a>(view: View<'a, State>) -> Option<Neighbour<'a>> {
 /// the next.
 pub(super) fn first<'a>(view: View<'a, State>) -> Option<Neighbour<'a>> {
     let taken = after(view, |state| is_elsewhere(view, state));
-    taken.filter(|_| !view.setup.printed.has(C14)).or_else(|| next(view))
+    taken.filter(|_| !view.setup.defects.has(C14)).or_else(|| next(view))
 }
 
 /// `P_q not in {p, bottom}`: it will take no token of ours.

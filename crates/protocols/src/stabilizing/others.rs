@@ -19,7 +19,7 @@ pub(super) fn enabled(view: View<'_, State>, steps: &mut Vec<Step<State>>) {
         }
         // C5: as printed a process without a parent has an abnormal path whatever it is, and an
         // abnormal phase too.
-        if !path || view.setup.printed.has(C5) && view.own.parent.is_none() {
+        if !path || view.setup.defects.has(C5) && view.own.parent.is_none() {
             can("a11", to(Phase::Clean), false);
         }
         return;
@@ -68,7 +68,7 @@ pub(super) fn goes_with(own: &State, parent: Option<&State>) -> bool {
 fn is_path_abnormal(view: View<'_, State>) -> bool {
     match parent(view) {
         Some(parent) => parent.parent.is_none() || view.own.level != parent.level + 1,
-        None => view.setup.printed.has(C5),
+        None => view.setup.defects.has(C5),
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn token(view: View<'_, State>) -> Option<State> {
     let (from, sender) = chosen(view)?;
     let next = next(view);
     // C11: a token must not come between a child and the end of its broadcast.
-    let calm = view.setup.printed.has(C11)
+    let calm = view.setup.defects.has(C11)
         || children(view).all(|child| matches!(child.phase, Phase::Clean | Phase::Token));
     let free = next.is_none_or(|(_, state)| state.phase == Phase::Clean);
     let sent = next.map(|(id, _)| id);
@@ -113,7 +113,7 @@ fn cleaning(view: View<'_, State>) -> bool {
                 is_in(|phase| matches!(phase, Phase::Ready | Phase::Clean | Phase::Between(_)));
             (!offered || over) && passed_on(view)
         }
-        Phase::Clean | Phase::Broadcast => view.setup.printed.has(C3),
+        Phase::Clean | Phase::Broadcast => view.setup.defects.has(C3),
         Phase::Sending(_) | Phase::Between(_) | Phase::Ready => unreachable!("the root's alone"),
     }
 }
@@ -122,6 +122,6 @@ fn cleaning(view: View<'_, State>) -> bool {
 fn passed_on(view: View<'_, State>) -> bool {
     let Some(sent) = view.own.sent.and_then(|sent| view.of(sent)) else { return true };
     // C7: somebody else's child will not take it; as printed p waits for ever.
-    let elsewhere = is_elsewhere(view, sent) && !view.setup.printed.has(C7);
+    let elsewhere = is_elsewhere(view, sent) && !view.setup.defects.has(C7);
     sent.phase == Phase::Token || view.own.level == deepest(view.setup) || elsewhere
 }

@@ -44,13 +44,13 @@ pub(super) fn enabled(view: View<'_, State>, steps: &mut Vec<Step<State>>) {
 
 /// `S_p = q => T_q = Tok`, in a2 and a3: the token last sent was taken, or is lost.
 fn taken(view: View<'_, State>) -> bool {
-    let printed = view.setup.printed;
+    let defects = view.setup.defects;
     view.own.sent.and_then(|sent| view.of(sent)).is_none_or(|state| {
         // C8: a Tok of another parent's token says nothing about ours.
-        let taken = state.phase == Phase::Token && (is_child(view.me(), state) || printed.has(C8));
+        let taken = state.phase == Phase::Token && (is_child(view.me(), state) || defects.has(C8));
         // C14: somebody else's child takes only the first token of a wave.
         let lost =
-            view.own.phase != Phase::Sending(0) && is_elsewhere(view, state) && !printed.has(C14);
+            view.own.phase != Phase::Sending(0) && is_elsewhere(view, state) && !defects.has(C14);
         taken || lost
     })
 }
@@ -59,14 +59,14 @@ fn taken(view: View<'_, State>) -> bool {
 fn free(view: View<'_, State>) -> bool {
     next(view).is_none_or(|(_, state)| {
         // C8: somebody else's child may wait for the root to go on; it is clean soon after.
-        state.phase == Phase::Clean || !is_child(view.me(), state) && !view.setup.printed.has(C8)
+        state.phase == Phase::Clean || !is_child(view.me(), state) && !view.setup.defects.has(C8)
     })
 }
 
 /// Cleaning, the guard of a5: the broadcast has come to everybody and back.
 fn answered(view: View<'_, State>) -> bool {
     let is_back = |state: &State| state.phase == Phase::Feedback;
-    if view.setup.printed.has(C1) {
+    if view.setup.defects.has(C1) {
         // C1: as printed all neighbours must answer, even those that no token has made a child,
         // which no broadcast reaches.
         return view.around().all(|(_, state)| is_back(state));

@@ -58,7 +58,7 @@ pub(super) fn graph(setup: &Setup) -> &Graph {
 /// D, the greatest level. C6: as printed beside the space bound it is the diameter; paths of the
 /// tree can be longer.
 pub(super) fn deepest(setup: &Setup) -> u32 {
-    if setup.printed.has(C6) {
+    if setup.defects.has(C6) {
         let graph = graph(setup);
         let far = |node| graph.distances(NodeId(node)).into_iter().max().unwrap_or(0);
         return (0..graph.nodes()).map(far).max().unwrap_or(0);
@@ -110,7 +110,7 @@ fn draw_phase(setup: &Setup, draw: &mut impl FnMut(u64) -> u32) -> Phase {
 /// Whether the root must wait between two tokens: both go to its one neighbour (C9).
 pub(super) fn pauses(setup: &Setup) -> bool {
     let graph = graph(setup);
-    graph.neighbours(graph.root()).len() == 1 && !setup.printed.has(C9)
+    graph.neighbours(graph.root()).len() == 1 && !setup.defects.has(C9)
 }
 
 /// Whether process `setup.me` can be in this state at all.

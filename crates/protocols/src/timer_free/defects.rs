@@ -9,15 +9,15 @@ use kgate_core::Defects;
 use crate::defects::Defect;
 
 /// Equal clocks: nobody comes first.
-pub const T1: Defects = Defects(1 << 17);
+pub const T1: Defects = Defects::bit(17);
 /// A REPLY does not say which request it answers.
-pub const T2: Defects = Defects(1 << 18);
+pub const T2: Defects = Defects::bit(18);
 /// The first request of each pending process is answered, not the newest.
-pub const T3: Defects = Defects(1 << 19);
+pub const T3: Defects = Defects::bit(19);
 /// A request takes its stamp some time after it has begun.
-pub const T4: Defects = Defects(1 << 20);
+pub const T4: Defects = Defects::bit(20);
 /// A release does not answer those that are held for crashed.
-pub const T7: Defects = Defects(1 << 23);
+pub const T7: Defects = Defects::bit(23);
 
 /// All of them, in order.
 pub const ALL: [Defect; 5] = [
@@ -25,35 +25,35 @@ pub const ALL: [Defect; 5] = [
         id: "T1",
         switch: T1,
         place: "timer-free-2009, footnote 1",
-        story: "equal clocks are ordered by `i = j`, which no two processes are: both permit each other and enter (no \
+        description: "equal clocks are ordered by `i = j`, which no two processes are: both permit each other and enter (no \
                 fault, n = 2, k = 1). Repair: the smaller id comes first",
     },
     Defect {
         id: "T2",
         switch: T2,
         place: "timer-free-2009, Algorithm 1 lines 18, 29, 32 and 33",
-        story: "a REPLY does not carry the clock of its request (the text says that it should, the code does not): a late \
+        description: "a REPLY does not carry the clock of its request (the text says that it should, the code does not): a late \
                 PERM counts for the next request, more than k inside (no fault, n = 3, k = 2). Repair: it does",
     },
     Defect {
         id: "T3",
         switch: T3,
         place: "timer-free-2009, Algorithm 1 lines 19 and 30",
-        story: "pending is a set: once a process is in, its next request adds nothing, and the release permits one that is \
+        description: "pending is a set: once a process is in, its next request adds nothing, and the release permits one that is \
                 long over. Its owner waits for ever (one crash, n = 3, k = 2). Repair: keep the newest clock of each",
     },
     Defect {
         id: "T4",
         switch: T4,
         place: "timer-free-2009, Algorithm 1 lines 7-14",
-        story: "between line 7 and line 10 a request comes in and is compared with the stamp of our last one: both put each \
+        description: "between line 7 and line 10 a request comes in and is compared with the stamp of our last one: both put each \
                 other off and wait for ever (no fault, n = 2, k = 1). Repair: lines 7-14 are one step",
     },
     Defect {
         id: "T7",
         switch: T7,
         place: "timer-free-2009, Algorithm 1 line 17",
-        story: "a release does not answer those in crashed_i: a process that is held for crashed wrongly waits for ever. \
+        description: "a release does not answer those in crashed_i: a process that is held for crashed wrongly waits for ever. \
                 Repair: everybody pending is answered; the dead do not mind",
     },
 ];

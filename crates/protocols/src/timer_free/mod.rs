@@ -88,7 +88,7 @@ pub struct TimerFree {
     k: u32,
     /// How many may crash (f).
     tolerate: u32,
-    printed: Defects,
+    defects: Defects,
     refresh: Option<Span>,
     /// `H_i`.
     clock: u64,
@@ -114,7 +114,7 @@ impl TimerFree {
             return Err(Refusal::Busy);
         }
         self.request = Some(Box::new(Request::new(self.nodes)));
-        if self.printed.has(T4) {
+        if self.defects.has(T4) {
             // T4: as printed, other requests come in between, and are compared with the stamp of
             // the last one.
             out.arm_within(TimerFreeTimer::Ask, Span::ZERO, Span::UNIT);
@@ -189,7 +189,7 @@ impl TimerFree {
     fn pay(&mut self, request: &Request, out: &mut Outbox<Self>) {
         for (node, clock) in request.pending.iter() {
             // T7: as printed, who is held for crashed gets no answer.
-            if !(self.printed.has(T7) && self.crashed.contains(node)) {
+            if !(self.defects.has(T7) && self.crashed.contains(node)) {
                 self.reply(Stamp { clock, node }, true, out);
             }
         }
@@ -214,12 +214,12 @@ impl TimerFree {
     ) -> Result<(), Refusal> {
         self.hear(theirs, crashed, out)?;
         let mine = Stamp { clock: self.last, node: self.me };
-        let printed = self.printed;
+        let defects = self.defects;
         let first =
-            |request: &&mut Box<Request>| request.holding || comes_first(mine, theirs, printed);
+            |request: &&mut Box<Request>| request.holding || comes_first(mine, theirs, defects);
         let mut before_them = self.request.as_mut().filter(first);
         if let Some(request) = &mut before_them {
-            request.put_off(theirs, printed.has(T3));
+            request.put_off(theirs, defects.has(T3));
         }
         let permission = before_them.is_none();
         self.reply(theirs, permission, out);
@@ -277,7 +277,7 @@ impl TimerFree {
             return Err(Refusal::Malformed("a reply to a request that was never made"));
         }
         // T2: as printed, it may answer an earlier round.
-        let ours = |round: &&mut Box<Round>| round.clock == clock || self.printed.has(T2);
+        let ours = |round: &&mut Box<Round>| round.clock == clock || self.defects.has(T2);
         let Some(round) = self.round.as_mut().filter(ours) else { return Ok(()) };
         let first = round.answer(from, not_received);
         if round.terminated(self.tolerate) {
@@ -368,8 +368,8 @@ const FARTHEST_JUMP: u64 = 1 << 32;
 const CLOCK_ENDS: &str = "2^32 jumps of 2^32 requests each";
 
 /// Whether `mine` has priority over `theirs`.
-fn comes_first(mine: Stamp, theirs: Stamp, printed: Defects) -> bool {
-    if printed.has(T1) {
+fn comes_first(mine: Stamp, theirs: Stamp, defects: Defects) -> bool {
+    if defects.has(T1) {
         // T1: the footnote's `H_i = H_j and i = j` holds for no other process.
         return mine.clock < theirs.clock;
     }
@@ -397,7 +397,7 @@ impl Protocol for TimerFree {
             nodes: setup.nodes,
             k: setup.k,
             tolerate: setup.tolerate,
-            printed: setup.printed,
+            defects: setup.defects,
             refresh: setup.refresh,
             clock: 0,
             last: 0,

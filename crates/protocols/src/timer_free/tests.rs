@@ -12,8 +12,8 @@ mod grid;
 
 type Mutex = Net<TimerFree>;
 
-fn mutex(nodes: u32, k: u32, tolerate: u32, printed: Defects) -> Mutex {
-    Net::with(Setup { tolerate, ..setup(nodes, k, printed) })
+fn mutex(nodes: u32, k: u32, tolerate: u32, defects: Defects) -> Mutex {
+    Net::with(Setup { tolerate, ..setup(nodes, k, defects) })
 }
 
 fn ids(nodes: &[u32]) -> NodeList {
@@ -183,8 +183,8 @@ fn news_of_a_crash_lets_in() {
 /// T1 (footnote 1): ties go to the smaller id. n = 2, k = 1, no crash. As printed, both enter.
 #[test]
 fn t1_ties_go_to_the_smaller_id() {
-    let inside = |printed| {
-        let mut net = mutex(2, 1, 0, printed);
+    let inside = |defects| {
+        let mut net = mutex(2, 1, 0, defects);
         net.acquire(1);
         net.acquire(0);
         net.deliver_all();
@@ -198,8 +198,8 @@ fn t1_ties_go_to_the_smaller_id() {
 /// channels in order, no crash. As printed, three are inside.
 #[test]
 fn t2_a_late_reply_is_not_counted() {
-    let inside = |printed| {
-        let mut net = mutex(3, 2, 0, printed);
+    let inside = |defects| {
+        let mut net = mutex(3, 2, 0, defects);
         net.acquire(0);
         net.deliver(0, 1);
         net.deliver(0, 2); // p2's PERM stays on its way.
@@ -225,8 +225,8 @@ fn t2_a_late_reply_is_not_counted() {
 /// printed, it answers p1's first request, over long ago, and p1 waits for ever.
 #[test]
 fn t3_the_newest_request_is_answered() {
-    let inside = |printed| {
-        let mut net = mutex(3, 2, 1, printed);
+    let inside = |defects| {
+        let mut net = mutex(3, 2, 1, defects);
         net.acquire(0);
         net.deliver_all();
         net.acquire(1); // Put off by p0, permitted by p2.
@@ -273,8 +273,8 @@ fn t4_a_request_is_one_step() {
             net.input(node, Input::Expire(TimerFreeTimer::Ask)).unwrap();
         }
     }
-    let inside = |printed| {
-        let mut net = mutex(2, 1, 0, printed);
+    let inside = |defects| {
+        let mut net = mutex(2, 1, 0, defects);
         net.acquire(1);
         go_on(&mut net, 1);
         net.acquire(0);
@@ -294,8 +294,8 @@ fn t4_a_request_is_one_step() {
 /// n = 3, k = 2, f = 1: p2 is inside, and p0 and p1 go twice in and out before an answer of p2
 /// arrives. So each has a round without p2's answer, and in their second rounds both hold it for
 /// crashed; and stay inside.
-fn responsiveness_violated(printed: Defects) -> Mutex {
-    let mut net = mutex(3, 2, 1, printed);
+fn responsiveness_violated(defects: Defects) -> Mutex {
+    let mut net = mutex(3, 2, 1, defects);
     net.acquire(2);
     net.deliver(2, 1);
     net.deliver(1, 2);
@@ -324,8 +324,8 @@ fn t6_without_responsiveness_the_slow_are_held_for_dead() {
 /// NOPERM from both others and nothing when they release.
 #[test]
 fn t7_the_wrongly_suspected_are_served() {
-    let inside = |printed| {
-        let mut net = responsiveness_violated(printed);
+    let inside = |defects| {
+        let mut net = responsiveness_violated(defects);
         net.release(2);
         net.acquire(2);
         net.deliver_all();

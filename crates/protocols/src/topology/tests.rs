@@ -23,7 +23,7 @@ fn walked(i: u32, s: u32, order: Order, members: &Members<'_>) -> Vec<u32> {
 }
 
 /// The recursion as the papers print it, over all places.
-fn printed(i: u32, s: u32, order: Order) -> Vec<u32> {
+fn defects(i: u32, s: u32, order: Order) -> Vec<u32> {
     let head = i ^ (1 << (s - 1));
     let parts: Vec<u32> = match order {
         Order::VCube => (1..s).collect(),
@@ -31,7 +31,7 @@ fn printed(i: u32, s: u32, order: Order) -> Vec<u32> {
     };
     let mut list = vec![head];
     for part in parts {
-        list.extend(printed(head, part, order));
+        list.extend(defects(head, part, order));
     }
     list
 }
@@ -81,7 +81,7 @@ proptest! {
         let members = Members::new(n, &list);
         for order in [Order::VCube, Order::HiAdsd] {
             for s in 1..=dimension(n) {
-                let mut expected = printed(i, s, order);
+                let mut expected = defects(i, s, order);
                 expected.retain(|&node| members.contains(NodeId(node)));
                 prop_assert_eq!(walked(i, s, order, &members), expected);
             }

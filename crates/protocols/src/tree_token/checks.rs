@@ -25,7 +25,7 @@ impl TreeToken {
     }
 
     pub(super) fn check_count(&self, count: u64, counted: u64) -> Result<(), Refusal> {
-        if count > counted + u64::from(self.k()) && !self.printed.has(R10) {
+        if count > counted + u64::from(self.k()) && !self.defects.has(R10) {
             return Err(Refusal::Malformed("more tokens asked for or served than there are"));
         }
         Ok(())
@@ -39,7 +39,7 @@ impl TreeToken {
         incarnations: Incarnations,
         asks: u64,
     ) -> Result<(), Refusal> {
-        let Some(link) = self.link(from).filter(|_| !self.printed.has(R10)) else { return Ok(()) };
+        let Some(link) = self.link(from).filter(|_| !self.defects.has(R10)) else { return Ok(()) };
         let counted = if incarnations.mine == link.incarnation {
             link.asks_in
         } else {

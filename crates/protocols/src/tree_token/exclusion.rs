@@ -32,11 +32,11 @@ impl TreeToken {
         }
         out.notify(Notice::Asked);
         self.wish = true;
-        if !(self.printed.has(R2) && self.queue.contains(&self.me)) {
+        if !(self.defects.has(R2) && self.queue.contains(&self.me)) {
             self.queue.push_back(self.me);
         }
         self.store(out);
-        if self.printed.has(R4) && self.queue.front() == Some(&self.me) {
+        if self.defects.has(R4) && self.queue.front() == Some(&self.me) {
             self.enter_twice(out);
         }
         self.progress(out);
@@ -62,20 +62,20 @@ impl TreeToken {
         grant: GrantId,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        if self.as_printed.as_mut().is_some_and(|printed| printed.leave(grant)) {
+        if self.as_printed.as_mut().is_some_and(|defects| defects.leave(grant)) {
             return Ok(());
         }
         let held = self.held.take_if(|held| held.grant == grant).ok_or(Refusal::NoSuchRequest)?;
-        if self.printed.has(R3) && self.queue.is_empty() {
+        if self.defects.has(R3) && self.queue.is_empty() {
             // R3: Algorithm 3 line 2 pops the empty queue, and nobody is the holder.
             self.places[held.slot as usize].towards = NOBODY;
             self.store(out);
         }
-        if self.printed.has(R5)
+        if self.defects.has(R5)
             && self.queue.front() == Some(&self.me)
-            && let Some(printed) = &mut self.as_printed
+            && let Some(defects) = &mut self.as_printed
         {
-            printed.blocked = true; // R5: Algorithm 3 line 1 stops at the own entry, and nothing else looks at it.
+            defects.blocked = true; // R5: Algorithm 3 line 1 stops at the own entry, and nothing else looks at it.
         }
         self.progress(out);
         Ok(())
@@ -103,7 +103,7 @@ impl TreeToken {
 
     /// R10: as printed, what was stashed while recovering is queued beside what ADVISE rebuilt.
     fn hear_again(&mut self, from: NodeId) -> Option<u32> {
-        let link = self.printed.has(R10).then(|| self.link_mut(from))??;
+        let link = self.defects.has(R10).then(|| self.link_mut(from))??;
         link.waits += 1;
         Some(1)
     }
@@ -140,7 +140,7 @@ impl TreeToken {
             link.hear_served(served);
         }
         let place = &mut self.places[slot as usize];
-        if revision > place.revision || self.printed.has(R7) {
+        if revision > place.revision || self.defects.has(R7) {
             place.towards = self.me;
             place.revision = place.revision.max(revision);
             self.store(out);
@@ -152,7 +152,7 @@ impl TreeToken {
     /// Serves whom it can, and asks for what it lacks.
     pub(super) fn progress(&mut self, out: &mut Outbox<Self>) {
         if !self.initialized
-            || self.as_printed.as_ref().is_some_and(|printed| printed.rebuild.is_some())
+            || self.as_printed.as_ref().is_some_and(|defects| defects.rebuild.is_some())
         {
             return;
         }
@@ -174,7 +174,7 @@ impl TreeToken {
     fn idle(&self) -> Option<usize> {
         // R1: as printed, `using` is never set.
         let used =
-            self.held.as_ref().map(|held| held.slot as usize).filter(|_| !self.printed.has(R1));
+            self.held.as_ref().map(|held| held.slot as usize).filter(|_| !self.defects.has(R1));
         (0..self.places.len())
             .find(|&slot| self.places[slot].towards == self.me && used != Some(slot))
     }
@@ -186,13 +186,13 @@ impl TreeToken {
             return (self.queue.len() > 1).then_some(1);
         }
         // Only as printed is our entry in the queue and may not be served.
-        let stuck = !self.wish || self.as_printed.as_ref().is_some_and(|printed| printed.blocked);
+        let stuck = !self.wish || self.as_printed.as_ref().is_some_and(|defects| defects.blocked);
         (!(own && stuck)).then_some(0)
     }
 
     /// Our client goes in.
     fn grant(&mut self, slot: usize, at: usize, out: &mut Outbox<Self>) {
-        if !self.printed.has(R2) {
+        if !self.defects.has(R2) {
             self.queue.remove(at); // R2: as printed, the own entry stays.
         }
         assert!(
@@ -215,8 +215,8 @@ impl TreeToken {
     /// client is inside.
     fn enter_twice(&mut self, out: &mut Outbox<Self>) {
         let Some(held) = self.held.take() else { return };
-        if let Some(printed) = &mut self.as_printed {
-            printed.beside.push(held.grant);
+        if let Some(defects) = &mut self.as_printed {
+            defects.beside.push(held.grant);
         }
         self.grant(held.slot as usize, 0, out);
     }
@@ -267,7 +267,7 @@ impl TreeToken {
             if asks == before {
                 continue;
             }
-            if passed && self.printed.has(R6) {
+            if passed && self.defects.has(R6) {
                 link.asks_out = before; // R6: Algorithm 4 does not set `asked`.
             }
             let link = &self.links[way.at];

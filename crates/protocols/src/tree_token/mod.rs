@@ -119,7 +119,7 @@ struct Held {
 pub struct TreeToken {
     me: NodeId,
     graph: Arc<Graph>,
-    printed: Defects,
+    defects: Defects,
     incarnation: u32,
     /// INITIALIZE has come; until then nothing is asked for.
     initialized: bool,
@@ -168,7 +168,7 @@ impl TreeToken {
     /// be the first of its session.
     fn session(&mut self, from: NodeId, incarnations: Incarnations) -> Option<&mut Link> {
         let current = incarnations.yours == self.incarnation;
-        let r11 = self.printed.has(R11);
+        let r11 = self.defects.has(R11);
         let link =
             self.link_mut(from).filter(|link| current && incarnations.mine >= link.incarnation)?;
         if incarnations.mine > link.incarnation {
@@ -233,15 +233,15 @@ impl TreeToken {
         assert_eq!(durable.places.len(), setup.k as usize, "stored by the same system");
         let neighbours = Mended::new(graph, &durable.lost).neighbours(setup.me);
         let links = neighbours.into_iter().map(|node| Link::new(node, 0)).collect();
-        durable.wish &= !setup.printed.has(R9); // R9: as printed, the client has to ask again.
+        durable.wish &= !setup.defects.has(R9); // R9: as printed, the client has to ask again.
         let mut process = Self::with(setup, graph, durable, links);
         process.turn();
         process.wonder();
-        if setup.printed.has(R7)
+        if setup.defects.has(R7)
             && !process.links.is_empty()
-            && let Some(printed) = &mut process.as_printed
+            && let Some(defects) = &mut process.as_printed
         {
-            printed.forget(&mut process.places);
+            defects.forget(&mut process.places);
         }
         process
     }
@@ -251,7 +251,7 @@ impl TreeToken {
         Self {
             me: setup.me,
             graph: graph.clone(),
-            printed: setup.printed,
+            defects: setup.defects,
             incarnation,
             initialized,
             wish,
@@ -262,7 +262,7 @@ impl TreeToken {
             links,
             lost,
             questions: Vec::new(),
-            as_printed: AsPrinted::wanted(setup.printed).then(Box::default),
+            as_printed: AsPrinted::wanted(setup.defects).then(Box::default),
         }
     }
 }

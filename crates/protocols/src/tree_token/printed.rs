@@ -35,8 +35,8 @@ pub(super) struct Rebuild {
 }
 
 impl AsPrinted {
-    pub(super) fn wanted(printed: Defects) -> bool {
-        [R4, R5, R7].into_iter().any(|defect| printed.has(defect))
+    pub(super) fn wanted(defects: Defects) -> bool {
+        [R4, R5, R7].into_iter().any(|defect| defects.has(defect))
     }
 
     /// R7: after a crash nothing is known of the tokens.

@@ -31,7 +31,7 @@ impl TreeToken {
             return Ok(());
         }
         self.learn(&statement.lost, out);
-        let r11 = self.printed.has(R11);
+        let r11 = self.defects.has(R11);
         let Some(link) = self.link_mut(from).filter(|link| incarnation >= link.incarnation) else {
             return Ok(());
         };
@@ -93,7 +93,7 @@ impl TreeToken {
 
     /// R8: as printed, nothing is served and nothing asked for at the end of recovery.
     fn go_on(&mut self, out: &mut Outbox<Self>) {
-        if !self.printed.has(R8) {
+        if !self.defects.has(R8) {
             self.progress(out);
         }
     }
@@ -134,13 +134,13 @@ impl TreeToken {
 
     /// A neighbour tells where the tokens are.
     fn hear(&mut self, from: NodeId, statement: &Statement, out: &mut Outbox<Self>) {
-        if let Some(printed) = &mut self.as_printed
-            && printed.rebuild.is_some()
+        if let Some(defects) = &mut self.as_printed
+            && defects.rebuild.is_some()
         {
             let neighbours = self.links.iter().map(|link| link.node);
-            printed.hear(from, statement, self.me, neighbours, &mut self.places);
+            defects.hear(from, statement, self.me, neighbours, &mut self.places);
             self.store(out);
-        } else if !self.printed.has(R7) {
+        } else if !self.defects.has(R7) {
             for (slot, said) in statement.tokens.iter().enumerate() {
                 // It has never got what we sent it.
                 let behind = said.side == Side::Yours && said.revision < self.places[slot].revision;

@@ -227,7 +227,7 @@ impl Config {
             k: self.k,
             detect_interval: self.detection.interval,
             detect_timeout: self.detection.timeout,
-            printed: self.printed,
+            defects: self.printed,
             tolerate: self.tolerate,
             refresh: self.refresh,
             graph: self.graph.clone(),

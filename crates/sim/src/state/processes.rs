@@ -32,7 +32,7 @@ impl<R: Rules> Processes<R> {
     pub(super) fn new(config: &StateConfig, mut start: impl FnMut(&Setup) -> R::State) -> Self {
         let graph = Arc::clone(&config.graph);
         let (printed, shape) = (config.printed, Some(Arc::clone(&graph)));
-        let known = Setup { printed, graph: shape, ..Setup::new(graph.nodes(), config.k) };
+        let known = Setup { defects: printed, graph: shape, ..Setup::new(graph.nodes(), config.k) };
         let setup = |me| Setup { me, ..known.clone() };
         let setups: Vec<Setup> = (0..graph.nodes()).map(NodeId).map(setup).collect();
         let states = setups.iter().map(&mut start).collect();

@@ -99,7 +99,7 @@ fn parsed<R: Rules>(script: &StateScript<'_>) -> Result<Vec<(NodeId, R::State)>,
             return Err(StartError::from(StateError::UnknownNode { node: *node, nodes }).into());
         }
         let known = Setup::new(nodes, *k);
-        let setup = Setup { me: *node, graph: Some(graph.clone()), printed: *printed, ..known };
+        let setup = Setup { me: *node, graph: Some(graph.clone()), defects: *printed, ..known };
         let state =
             R::parse_state(text).filter(|state| R::in_domain(&setup, state)).ok_or_else(|| {
                 let example = R::print_state(&R::clean(&setup));

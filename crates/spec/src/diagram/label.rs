@@ -130,7 +130,7 @@ pub(super) fn short(kind: &str, message: &str) -> String {
     format!("{kind} {said}")
 }
 
-/// Without wrappers such as `Spread(..)`.
+/// Without wrappers such as `Broadcast(..)`.
 fn inner(text: &str) -> &str {
     match (text.find('('), text.find('{')) {
         (Some(open), brace) if brace.is_none_or(|brace| open < brace) && text.ends_with(')') => {

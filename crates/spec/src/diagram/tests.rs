@@ -127,7 +127,7 @@ fn a_picture_of_its_own() {
 /// A label is the kind and the plain fields of the outermost structure.
 #[test]
 fn short_labels() {
-    assert_eq!(short("tree", "Spread(Tree { request: 1@p1 })"), "tree 1@p1");
+    assert_eq!(short("tree", "Broadcast(Tree { request: 1@p1 })"), "tree 1@p1");
     assert_eq!(short("reply", "Reply { clock: 12 }"), "reply 12");
     assert_eq!(short("initialize", "Initialize"), "initialize");
     assert_eq!(

@@ -40,7 +40,7 @@ fn two_rounds_and_then_it_asks() {
 /// S3: one round.
 #[test]
 fn s3_as_it_was() {
-    let mut net = printed(3, 1, options(), S3);
+    let mut net = defects(3, 1, options(), S3);
     net.crash(1);
     net.return_in(1, 1);
     acquire(&mut net, 1, 1);

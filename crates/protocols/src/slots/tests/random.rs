@@ -32,7 +32,7 @@ impl Rng {
     }
 }
 
-fn config(rng: &mut Rng, membership: MembershipSource, printed: Defects) -> Config {
+fn config(rng: &mut Rng, membership: MembershipSource, defects: Defects) -> Config {
     let options = SlotOptions {
         dissemination: if rng.coin() { Dissemination::Flat } else { Dissemination::Tree },
         membership,
@@ -48,7 +48,7 @@ fn config(rng: &mut Rng, membership: MembershipSource, printed: Defects) -> Conf
         nodes: 2 + rng.below(8),
         k: 1 + rng.below(MOST),
         options,
-        printed,
+        defects,
         haste: 20 + rng.below(60),
         crashes: rng.below(3) > 0,
         evictions: rng.coin(),
@@ -65,10 +65,10 @@ fn config(rng: &mut Rng, membership: MembershipSource, printed: Defects) -> Conf
 pub(super) fn drawn(
     seed: u64,
     membership: MembershipSource,
-    printed: Defects,
+    defects: Defects,
 ) -> (Config, Vec<Step>) {
     let mut rng = Rng(kgate_testkit::Rng::new(seed));
-    let config = config(&mut rng, membership, printed);
+    let config = config(&mut rng, membership, defects);
     let steps = 40 + rng.below(400);
     (config, (0..steps).map(|_| [rng.draw() >> 8, rng.draw() >> 8, rng.draw() >> 8]).collect())
 }
@@ -165,8 +165,8 @@ fn each_defect_is_found() {
         ("S12", S12, join),
         ("S13", S13, log),
     ];
-    let fails = |seed, membership, printed| {
-        let (config, steps) = drawn(seed, membership, printed);
+    let fails = |seed, membership, defects| {
+        let (config, steps) = drawn(seed, membership, defects);
         play(&mut World::new(config), &steps).is_err()
     };
     let finds = |switch, membership| (0..5000).find(|&seed| fails(seed, membership, switch));

@@ -256,8 +256,8 @@ fn it_is_put_away_too() {
 
 /// A run in which the log holds slots, among all else that may happen; in one of three, processes
 /// are suspended as well.
-fn holding(seed: u64, holds: Holds, printed: Defects) -> (Config, Vec<Step>) {
-    let (mut config, mut steps) = drawn(seed, MembershipSource::Log, printed);
+fn holding(seed: u64, holds: Holds, defects: Defects) -> (Config, Vec<Step>) {
+    let (mut config, mut steps) = drawn(seed, MembershipSource::Log, defects);
     // Much must arrive before there is anything to hold.
     (config.holds, config.haste) = (holds, 50 + config.haste / 4);
     steps.extend(steps.clone().into_iter().rev());
@@ -292,11 +292,11 @@ fn whatever_happens_with_a_log_that_holds() {
 /// Planted bugs: each breaks what is promised of a slot that the log holds.
 #[test]
 fn bad_holding_is_found() {
-    let checked = |holds, printed, seed| {
-        let (config, steps) = holding(seed, holds, printed);
+    let checked = |holds, defects, seed| {
+        let (config, steps) = holding(seed, holds, defects);
         play(&mut World::new(config), &steps)
     };
-    for (name, holds, printed) in [
+    for (name, holds, defects) in [
         ("not reported", Holds::Whole, SP3),
         ("free to whoever decides", Holds::Whole, SP4),
         ("given up before it is reserved", Holds::TooLate, Defects::NONE),
@@ -304,7 +304,7 @@ fn bad_holding_is_found() {
         ("members first", Holds::MembersFirst, Defects::NONE),
     ] {
         let fails = |seed| {
-            checked(holds, printed, seed).is_err_and(|wrong| wrong.contains("the log holds it"))
+            checked(holds, defects, seed).is_err_and(|wrong| wrong.contains("the log holds it"))
         };
         let seed = (0..3000)
             .find(|&seed| fails(seed))

@@ -30,7 +30,7 @@ use crate::slots::{Slots, SlotsMessage};
 struct Bounds {
     nodes: u32,
     options: SlotOptions,
-    printed: Defects,
+    defects: Defects,
     /// How often each process asks.
     asks: Vec<u8>,
     /// Whether one process crashes, and is evicted.
@@ -94,7 +94,7 @@ fn digest(value: &impl Hash) -> u64 {
 
 impl State {
     fn first(bounds: &Bounds) -> Self {
-        let known = Setup { slots: bounds.options, ..setup(bounds.nodes, 1, bounds.printed) };
+        let known = Setup { slots: bounds.options, ..setup(bounds.nodes, 1, bounds.defects) };
         let start =
             |me| Slots::start(&Setup { me: NodeId(me), ..known.clone() }, None, &mut Outbox::new());
         let count = bounds.nodes as usize;
@@ -338,7 +338,7 @@ fn bounds(nodes: u32, options: SlotOptions, asks: &[u8]) -> Bounds {
     Bounds {
         nodes,
         options,
-        printed: Defects::NONE,
+        defects: Defects::NONE,
         asks: asks.to_vec(),
         crash: true,
         too_late: false,
@@ -379,8 +379,8 @@ fn every_schedule_with_a_slot_that_the_log_holds() {
 fn each_planted_bug_has_a_schedule() {
     let sound = bounds(3, plain(), &[1, 1, 0]);
     for (name, planted) in [
-        ("not reported", Bounds { printed: SP3, ..sound.clone() }),
-        ("free to whoever decides", Bounds { printed: SP4, ..sound.clone() }),
+        ("not reported", Bounds { defects: SP3, ..sound.clone() }),
+        ("free to whoever decides", Bounds { defects: SP4, ..sound.clone() }),
         ("given up before it is reserved", Bounds { too_late: true, ..sound.clone() }),
     ] {
         let story = explore(&planted).expect_err(name);

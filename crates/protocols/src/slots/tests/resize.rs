@@ -60,7 +60,7 @@ fn grows() {
 #[test]
 fn s9_as_it_was_and_repaired() {
     for (switches, inside) in [(Defects::NONE, [0, 1].as_slice()), (S9, &[0])] {
-        let mut net = printed(2, 1, SlotOptions { defer: false, ..flat() }, switches);
+        let mut net = defects(2, 1, SlotOptions { defer: false, ..flat() }, switches);
         acquire(&mut net, 0, 1);
         acquire(&mut net, 1, 1);
         net.deliver_all();
@@ -110,7 +110,7 @@ fn kept_slots_beyond_k_are_dropped() {
 #[test]
 fn s11_as_it_was_and_repaired() {
     let shrunk = |switches| {
-        let mut net = printed(3, 2, plain(), switches);
+        let mut net = defects(3, 2, plain(), switches);
         enter(&mut net, 2, 1, &[0]);
         acquire(&mut net, 0, 2);
         acquire(&mut net, 0, 2);

@@ -41,7 +41,7 @@ fn an_inner_node_dies() {
 /// S13: without that, whoever was below is never asked.
 #[test]
 fn s13_as_it_was() {
-    let mut net = printed(8, 1, bare(), S13);
+    let mut net = defects(8, 1, bare(), S13);
     acquire(&mut net, 0, 1);
     net.crash(4);
     net.deliver_all();
@@ -73,7 +73,7 @@ fn a_relay_knows_more() {
 #[test]
 fn s1_as_it_was_and_repaired() {
     for (switches, inside) in [(Defects::NONE, [0].as_slice()), (S1, &[])] {
-        let mut net = printed(4, 1, bare(), switches);
+        let mut net = defects(4, 1, bare(), switches);
         enter(&mut net, 3, 1, &[0]);
         acquire(&mut net, 0, 1);
         net.deliver(0, 2);
@@ -108,7 +108,7 @@ fn a_relay_is_superseded() {
 #[test]
 fn s8_as_it_was_and_repaired() {
     for (switches, left) in [(Defects::NONE, 0), (S8, 1)] {
-        let mut net = printed(4, 1, bare(), switches);
+        let mut net = defects(4, 1, bare(), switches);
         enter(&mut net, 3, 1, &[0]);
         acquire(&mut net, 0, 1);
         let late = net.flights.pop_last().expect("the request to p2");

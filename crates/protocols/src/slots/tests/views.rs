@@ -171,7 +171,7 @@ fn everybody_comes_back_at_once() {
 #[test]
 fn s6_as_it_was_and_repaired() {
     for (switches, inside) in [(Defects::NONE, [0].as_slice()), (S6, &[0, 1])] {
-        let mut net = printed(3, 1, plain(), switches);
+        let mut net = defects(3, 1, plain(), switches);
         for _ in 0..3 {
             enter(&mut net, 0, 1, &[0]);
             net.release(0);

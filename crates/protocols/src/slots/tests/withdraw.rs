@@ -64,7 +64,7 @@ fn whoever_is_behind_goes_on() {
 /// S7: if who gives up tells nobody, those behind it wait for ever.
 #[test]
 fn s7_as_it_was() {
-    let mut net = printed(3, 2, plain(), S7);
+    let mut net = defects(3, 2, plain(), S7);
     enter(&mut net, 2, 1, &[0]);
     acquire(&mut net, 0, 2);
     net.deliver_all();

@@ -35,7 +35,7 @@ pub(super) struct Config {
     pub(super) nodes: u32,
     pub(super) k: u32,
     pub(super) options: SlotOptions,
-    pub(super) printed: Defects,
+    pub(super) defects: Defects,
     /// How many steps of a hundred deliver a message, at least.
     pub(super) haste: u32,
     pub(super) crashes: bool,
@@ -134,7 +134,7 @@ type Verdict = Result<(), String>;
 
 impl World {
     pub(super) fn new(config: Config) -> Self {
-        let mut known = setup(config.nodes, config.k, config.printed);
+        let mut known = setup(config.nodes, config.k, config.defects);
         known.slots = config.options;
         let place = Place {
             member: Some(0),

@@ -17,8 +17,8 @@ use crate::topology::graphs::Shape;
 type Tree = Net<TreeToken>;
 
 /// A system on this graph, INITIALIZE done.
-fn tree(graph: &Graph, k: u32, printed: Defects) -> Tree {
-    let setup = harness::setup(graph.nodes(), k, printed);
+fn tree(graph: &Graph, k: u32, defects: Defects) -> Tree {
+    let setup = harness::setup(graph.nodes(), k, defects);
     let mut net = Net::with(Setup { graph: Some(Arc::new(graph.clone())), ..setup });
     net.deliver_all();
     net.sent.clear();
@@ -26,8 +26,8 @@ fn tree(graph: &Graph, k: u32, printed: Defects) -> Tree {
 }
 
 /// One behind the other, all tokens at p0.
-fn path(nodes: u32, k: u32, printed: Defects) -> Tree {
-    tree(&Shape::Path.build(nodes, &mut |_| 0).unwrap(), k, printed)
+fn path(nodes: u32, k: u32, defects: Defects) -> Tree {
+    tree(&Shape::Path.build(nodes, &mut |_| 0).unwrap(), k, defects)
 }
 
 fn count(net: &Tree, kinds: &[&str]) -> usize {

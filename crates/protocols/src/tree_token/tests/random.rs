@@ -39,13 +39,13 @@ fn nothing_goes_wrong() {
 /// The checker finds these by itself: each defect as printed, within so many seeds.
 #[test]
 fn the_checker_finds_what_is_printed() {
-    let found = |printed, faults, what: &[&str]| {
+    let found = |defects, faults, what: &[&str]| {
         for what in what {
             let finds = |seed: &u64| {
-                let verdict = World::new(*seed, faults, printed).run(120);
+                let verdict = World::new(*seed, faults, defects).run(120);
                 verdict.is_err_and(|why| why.starts_with(what))
             };
-            assert!((0..6000).any(|seed| finds(&seed)), "{printed:?}: {what}");
+            assert!((0..6000).any(|seed| finds(&seed)), "{defects:?}: {what}");
         }
     };
     let [none, crashes, ..] = KINDS;

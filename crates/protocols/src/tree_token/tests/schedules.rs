@@ -7,8 +7,8 @@ use crate::tree_token::defects::*;
 /// R1 (section V-A-4): a token in use is not passed on. n = 2, no fault.
 #[test]
 fn r1_a_token_in_use_stays() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net = path(2, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net = path(2, 1, defects);
         net.acquire(0);
         net.acquire(1);
         net.deliver_all();
@@ -22,8 +22,8 @@ fn r1_a_token_in_use_stays() {
 /// stuck.
 #[test]
 fn r2_the_own_entry_goes_when_it_is_served() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net = path(2, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net = path(2, 1, defects);
         net.acquire(0);
         net.release(0);
         net.acquire(1);
@@ -38,8 +38,8 @@ fn r2_the_own_entry_goes_when_it_is_served() {
 /// its holder.
 #[test]
 fn r3_an_empty_queue_is_not_popped() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net = path(2, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net = path(2, 1, defects);
         net.acquire(0);
         net.release(0);
         net.acquire(1);
@@ -55,8 +55,8 @@ fn r3_an_empty_queue_is_not_popped() {
 /// inside twice.
 #[test]
 fn r4_a_request_made_inside_waits() {
-    fn granted(printed: Defects) -> usize {
-        let mut net = path(1, 1, printed);
+    fn granted(defects: Defects) -> usize {
+        let mut net = path(1, 1, defects);
         net.acquire(0);
         net.acquire(0);
         grants(&net).len()
@@ -83,8 +83,8 @@ fn r4_both_grants_can_be_released() {
 /// for ever, and all behind it.
 #[test]
 fn r5_a_request_made_inside_is_served() {
-    fn granted(printed: Defects) -> Vec<u32> {
-        let mut net = path(2, 1, printed);
+    fn granted(defects: Defects) -> Vec<u32> {
+        let mut net = path(2, 1, defects);
         net.acquire(0);
         net.acquire(0);
         net.acquire(1);
@@ -103,8 +103,8 @@ fn r5_a_request_made_inside_is_served() {
 /// As printed, one REQUEST more.
 #[test]
 fn r6_an_ask_back_counts() {
-    fn requests(printed: Defects) -> usize {
-        let mut net = tree(&Shape::Star.build(4, &mut |_| 0).unwrap(), 1, printed);
+    fn requests(defects: Defects) -> usize {
+        let mut net = tree(&Shape::Star.build(4, &mut |_| 0).unwrap(), 1, defects);
         net.acquire(0);
         net.acquire(1);
         net.acquire(2);
@@ -126,9 +126,9 @@ fn r6_an_ask_back_counts() {
 /// As printed, two are inside.
 #[test]
 fn r7_a_token_on_its_way_is_not_rebuilt() {
-    fn inside(printed: Defects) -> Vec<u32> {
+    fn inside(defects: Defects) -> Vec<u32> {
         let middle = Shape::Path.build(3, &mut |_| 0).unwrap().with_root(NodeId(1)).unwrap();
-        let mut net = tree(&middle, 1, printed);
+        let mut net = tree(&middle, 1, defects);
         net.acquire(2);
         net.deliver(2, 1); // The TOKEN is on its way to p2.
         net.acquire(0);
@@ -151,8 +151,8 @@ fn r7_a_token_on_its_way_is_not_rebuilt() {
 /// the token is gone.
 #[test]
 fn r7_two_neighbours_may_recover_together() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net = path(2, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net = path(2, 1, defects);
         net.crash(0);
         net.crash(1);
         net.restart(0);
@@ -171,8 +171,8 @@ fn r7_two_neighbours_may_recover_together() {
 /// one that is down are lost.
 #[test]
 fn r8_recovery_goes_on() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net = path(2, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net = path(2, 1, defects);
         net.acquire(1);
         net.crash(0);
         net.deliver_all(); // The REQUEST is lost.
@@ -187,8 +187,8 @@ fn r8_recovery_goes_on() {
 /// R9 (section V-C): a client that waits is remembered. n = 2, one crash.
 #[test]
 fn r9_the_wish_is_remembered() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net = path(2, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net = path(2, 1, defects);
         net.acquire(0);
         net.acquire(1);
         net.deliver_all();
@@ -207,8 +207,8 @@ fn r9_the_wish_is_remembered() {
 /// messages to the one that is down are kept. As printed, the token is sent for nobody.
 #[test]
 fn r10_a_rebuilt_request_counts_once() {
-    fn messages(printed: Defects) -> usize {
-        let mut net = path(2, 1, printed);
+    fn messages(defects: Defects) -> usize {
+        let mut net = path(2, 1, defects);
         net.acquire(1); // Its REQUEST is on its way for long.
         net.crash(0);
         net.restart(0);
@@ -233,8 +233,8 @@ fn r10_a_rebuilt_request_counts_once() {
 /// neighbour's own. n = 2, two crashes. As printed, p0 never hears that p1 is back.
 #[test]
 fn r11_a_lost_restart_is_made_good() {
-    fn inside(printed: Defects) -> Vec<u32> {
-        let mut net = path(2, 1, printed);
+    fn inside(defects: Defects) -> Vec<u32> {
+        let mut net = path(2, 1, defects);
         net.crash(0);
         net.crash(1);
         net.restart(0);
@@ -253,7 +253,7 @@ fn r11_a_lost_restart_is_made_good() {
 #[test]
 fn the_defects_are_numbered() {
     for (number, defect) in (1u32..).zip(ALL) {
-        assert_eq!(defect.switch, Defects(1 << (32 + number)));
+        assert_eq!(defect.switch, Defects::bit(32 + number));
         assert_eq!(defect.id, alloc::format!("R{number}"));
     }
 }

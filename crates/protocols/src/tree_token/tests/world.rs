@@ -53,7 +53,7 @@ pub(super) struct World {
 type Verdict = Result<(), String>;
 
 impl World {
-    pub(super) fn new(seed: u64, faults: Faults, printed: Defects) -> Self {
+    pub(super) fn new(seed: u64, faults: Faults, defects: Defects) -> Self {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
         let nodes = 2 + u32::try_from(next(&mut state, 11)).unwrap();
         let k = 1 + u32::try_from(next(&mut state, 3)).unwrap();
@@ -63,7 +63,7 @@ impl World {
         let graph = shape.build(nodes, &mut |bound| next(&mut state, bound)).unwrap();
         let root = NodeId(u32::try_from(next(&mut state, u64::from(nodes))).unwrap());
         let graph = Arc::new(graph.with_root(root).unwrap());
-        let net = Net::with(Setup { graph: Some(graph), ..harness::setup(nodes, k, printed) });
+        let net = Net::with(Setup { graph: Some(graph), ..harness::setup(nodes, k, defects) });
         let nodes = nodes as usize;
         Self {
             net,
@@ -327,7 +327,7 @@ impl World {
     /// the other's incarnation, and of each token one end of every edge says that it is on the
     /// other's side.
     fn books(&self) -> Verdict {
-        if self.net.nodes[0].printed != Defects::NONE {
+        if self.net.nodes[0].defects != Defects::NONE {
             return Ok(());
         }
         for node in self.net.living().into_iter().map(NodeId) {

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use kgate_core::{Message, NodeId, Stamp, To};
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Sink, Spread};
+use super::{Broadcast, Place, Sink};
 
 /// REQUEST, from its source. Answered by the mutex with REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl Message for DirectMessage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Direct;
 
-impl Spread for Direct {
+impl Broadcast for Direct {
     type Message = DirectMessage;
     const RELAYS: bool = false;
 

@@ -24,7 +24,7 @@ use kgate_core::{NodeId, Stamp, To};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use super::{Place, Sink, Spread};
+use super::{Broadcast, Place, Sink};
 use crate::collections::SortedMap;
 use crate::defects::{D1, D5};
 use crate::topology::{Order, cluster_of, dimension, first_member};
@@ -151,7 +151,7 @@ impl Tree {
                 branch.parent.0.checked_add(1).map(|parent| Branch::new(request, NodeId(parent)));
             if awaited & cluster != 0 {
                 self.clear(at, branch, awaited & !cluster, send);
-                if at.printed.has(D5) {
+                if at.defects.has(D5) {
                     break; // D5: as printed, one ACK clears one parent, and the other waits for ever.
                 }
             }
@@ -179,7 +179,7 @@ fn bit(s: u32) -> Clusters {
     1 << (s - 1)
 }
 
-impl Spread for Tree {
+impl Broadcast for Tree {
     type Message = TreeMessage;
 
     fn ready(&self, me: NodeId) -> bool {
@@ -217,7 +217,7 @@ impl Spread for Tree {
                 let last = &mut self.last[place].1;
                 // D1: as printed, the clock must be the next one; but clocks also advance for
                 // others' requests.
-                let new = if at.printed.has(D1) {
+                let new = if at.defects.has(D1) {
                     request.clock == *last + 1
                 } else {
                     request.clock > *last

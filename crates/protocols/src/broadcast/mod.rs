@@ -1,7 +1,7 @@
 //! Broadcasts: how a request reaches everybody.
 //!
 //! A broadcast carries one thing, the clock of its source's request; (source, clock) names it. A
-//! [`Spread`] is a state machine that the mutex owns and calls: it says when the next broadcast may
+//! [`Broadcast`] is a state machine that the mutex owns and calls: it says when the next broadcast may
 //! start, which incoming message brings a request that is new, and what to pass on. It hears of
 //! crashes from the mutex, which has removed the dead from the members before.
 
@@ -28,14 +28,14 @@ pub struct Place<'a> {
     /// Whom it holds for alive.
     pub members: Members<'a>,
     /// Defects to run as printed.
-    pub printed: Defects,
+    pub defects: Defects,
 }
 
 /// How one message is handed to the network.
 pub type Sink<'a, M> = dyn FnMut(To, M) + 'a;
 
 /// A broadcast algorithm at one process.
-pub trait Spread: Clone + Debug + Default + Eq + Hash + Send + Sync + 'static {
+pub trait Broadcast: Clone + Debug + Default + Eq + Hash + Send + Sync + 'static {
     /// Its messages.
     type Message: Message + Copy;
 

@@ -26,7 +26,7 @@ use kgate_core::{NodeId, Stamp, To};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use super::{Place, Sink, Spread};
+use super::{Broadcast, Place, Sink};
 use crate::defects::{D7, D8};
 use crate::topology::{Order, cluster_of, dimension, first_member};
 
@@ -93,7 +93,7 @@ impl Sta {
     }
 }
 
-impl Spread for Sta {
+impl Broadcast for Sta {
     type Message = StaMessage;
 
     fn ready(&self, _me: NodeId) -> bool {
@@ -143,14 +143,14 @@ impl Spread for Sta {
         }
         let height = cluster_of(at.me, from) - 1;
         // D7: as printed, what came from the same forwarder before tells whether this is new.
-        let key = if at.printed.has(D7) { from } else { request.node };
+        let key = if at.defects.has(D7) { from } else { request.node };
         match self.last.binary_search_by_key(&key, |seen| seen.key) {
             Err(place) => self.last.insert(place, Seen { key, request, height }),
             Ok(place) => {
                 let seen = &mut self.last[place];
                 // D8: as printed, an older request that comes late is different, and so taken for
                 // new.
-                let different = at.printed.has(D7) || at.printed.has(D8);
+                let different = at.defects.has(D7) || at.defects.has(D8);
                 let new = if different {
                     request != seen.request
                 } else {

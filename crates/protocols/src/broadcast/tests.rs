@@ -14,32 +14,32 @@ use crate::harness::Net;
 
 /// A broadcast without its mutex: `Acquire` starts one, and what is delivered is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Station<S: Spread> {
+struct Station<S: Broadcast> {
     me: NodeId,
     nodes: u32,
-    printed: Defects,
+    defects: Defects,
     clock: u64,
     crashed: NodeList,
-    spread: S,
+    broadcast: S,
     delivered: Vec<Stamp>,
 }
 
-impl<S: Spread> Station<S> {
+impl<S: Broadcast> Station<S> {
     fn ready(&self) -> bool {
-        self.spread.ready(self.me)
+        self.broadcast.ready(self.me)
     }
 }
 
-impl<S: Spread> Protocol for Station<S> {
+impl<S: Broadcast> Protocol for Station<S> {
     const NAME: &'static str = "station";
     type Message = S::Message;
     type Timer = Never;
     type Durable = Never;
 
     fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
-        let Setup { me, nodes, printed, .. } = *setup;
-        let (crashed, spread) = (NodeList::default(), S::default());
-        Self { me, nodes, printed, clock: 0, crashed, spread, delivered: Vec::new() }
+        let Setup { me, nodes, defects, .. } = *setup;
+        let (crashed, broadcast) = (NodeList::default(), S::default());
+        Self { me, nodes, defects, clock: 0, crashed, broadcast, delivered: Vec::new() }
     }
 
     fn handle(
@@ -51,25 +51,25 @@ impl<S: Spread> Protocol for Station<S> {
         if let Input::Crashed { node, .. } = input {
             self.crashed.insert(node);
         }
-        let Self { spread, crashed, .. } = self;
+        let Self { broadcast, crashed, .. } = self;
         let at = Place {
             me: self.me,
             members: Members::new(self.nodes, crashed),
-            printed: self.printed,
+            defects: self.defects,
         };
         let send = &mut |to, message| out.send_to(to, message);
         if let Input::Acquire { .. } = input {
             self.clock += 1;
-            spread.broadcast(at, self.clock, send);
+            broadcast.broadcast(at, self.clock, send);
         } else if let Input::Deliver { from, message } = input {
-            let fresh = spread.accept(at, from, &message);
+            let fresh = broadcast.accept(at, from, &message);
             if let Some(request) = fresh {
                 self.clock = self.clock.max(request.clock);
                 self.delivered.push(request);
             }
-            spread.relay(at, from, message, fresh.is_some(), send);
+            broadcast.relay(at, from, message, fresh.is_some(), send);
         } else if let Input::Crashed { node, .. } = input {
-            spread.crashed(at, node, send);
+            broadcast.crashed(at, node, send);
         }
         Ok(())
     }
@@ -81,12 +81,12 @@ impl<S: Spread> Protocol for Station<S> {
 
 type Stations<S> = Net<Station<S>>;
 
-fn stations<S: Spread>(nodes: u32) -> Stations<S> {
+fn stations<S: Broadcast>(nodes: u32) -> Stations<S> {
     Net::new(nodes, 1, Defects::NONE)
 }
 
 /// How often a process has got a request.
-fn copies<S: Spread>(net: &Stations<S>, at: u32, request: Stamp) -> usize {
+fn copies<S: Broadcast>(net: &Stations<S>, at: u32, request: Stamp) -> usize {
     net.nodes[at as usize].delivered.iter().filter(|&&delivered| delivered == request).count()
 }
 
@@ -208,8 +208,8 @@ fn only_who_was_in_charge_is_replaced() {
 /// = 2, no crash. As printed, p1 drops p0's (3, p0) since the last it had of p0 was (1, p0).
 #[test]
 fn d1_a_greater_clock_is_new() {
-    fn clocks_at_1(printed: Defects) -> Vec<u64> {
-        let mut net: Stations<Tree> = Net::new(2, 1, printed);
+    fn clocks_at_1(defects: Defects) -> Vec<u64> {
+        let mut net: Stations<Tree> = Net::new(2, 1, defects);
         for source in [0, 1, 0] {
             net.acquire(source);
             net.deliver_all();
@@ -225,8 +225,8 @@ fn d1_a_greater_clock_is_new() {
 /// printed, p9 and so p0 wait for ever.
 #[test]
 fn d5_one_ack_answers_all_parents() {
-    fn ends(printed: Defects) -> bool {
-        let mut net: Stations<Tree> = Net::new(16, 1, printed);
+    fn ends(defects: Defects) -> bool {
+        let mut net: Stations<Tree> = Net::new(16, 1, defects);
         net.acquire(0);
         for (from, to) in [(0, 8), (8, 12), (12, 14)] {
             net.deliver(from, to);
@@ -257,8 +257,8 @@ fn d5_one_ack_answers_all_parents() {
 /// acknowledges both.
 #[test]
 fn d7_the_same_request_by_another_route_is_not_new() {
-    fn copies_at_3(printed: Defects) -> usize {
-        let mut net: Stations<Sta> = Net::new(4, 1, printed);
+    fn copies_at_3(defects: Defects) -> usize {
+        let mut net: Stations<Sta> = Net::new(4, 1, defects);
         net.acquire(0);
         for (from, to) in [(0, 2), (2, 3)] {
             net.deliver(from, to);
@@ -280,8 +280,8 @@ fn d7_the_same_request_by_another_route_is_not_new() {
 /// ever.
 #[test]
 fn d7_another_request_by_the_same_route_is_not_lost() {
-    fn ready(printed: Defects) -> [bool; 2] {
-        let mut net: Stations<Sta> = Net::new(16, 1, printed);
+    fn ready(defects: Defects) -> [bool; 2] {
+        let mut net: Stations<Sta> = Net::new(16, 1, defects);
         net.acquire(8);
         net.deliver(8, 12);
         net.acquire(0);
@@ -302,8 +302,8 @@ fn d7_another_request_by_the_same_route_is_not_lost() {
 /// delivers p0's first request again.
 #[test]
 fn d8_an_old_request_is_not_new() {
-    fn clocks_at_3(printed: Defects) -> Vec<u64> {
-        let mut net: Stations<Sta> = Net::new(4, 1, printed);
+    fn clocks_at_3(defects: Defects) -> Vec<u64> {
+        let mut net: Stations<Sta> = Net::new(4, 1, defects);
         net.acquire(0);
         net.deliver(0, 2);
         net.crash(2);
@@ -335,7 +335,7 @@ enum Step {
 /// times, and crash, some in the middle of a send; news and messages come in any order. Every
 /// broadcast of a process that is alive ends, so that it can start its next, and everybody alive
 /// has got it exactly once; nobody has got that of a dead one twice.
-fn broadcasts_end<S: Spread>(
+fn broadcasts_end<S: Broadcast>(
     n: u32,
     sources: &[Index],
     doomed: &[Index],
