@@ -376,9 +376,17 @@ pub fn entry(name: &str) -> Result<&'static Entry, UnknownName> {
 }
 
 impl Entry {
-    /// The switch that runs a defect of this system as printed. Only for the laboratory: without
-    /// the feature `defects` no such switch exists.
-    #[cfg(feature = "defects")]
+    /// The published defects of this system.
+    pub fn published_defects(&self) -> impl Iterator<Item = &'static Defect> {
+        let mine = self.defects;
+        defects::all().filter(move |defect| mine.contains(&defect.id))
+    }
+}
+
+/// Only for the laboratory: without the feature `defects` no switch exists.
+#[cfg(feature = "defects")]
+impl Entry {
+    /// The switch that runs a defect of this system as printed.
     pub fn as_printed(&self, id: &str) -> Result<kgate_core::Defects, UnknownName> {
         self.published_defects()
             .find(|defect| defect.id.eq_ignore_ascii_case(id))
@@ -388,12 +396,6 @@ impl Entry {
                 protocol: self.name,
                 known: self.known_defects(),
             })
-    }
-
-    /// The published defects of this system.
-    pub fn published_defects(&self) -> impl Iterator<Item = &'static Defect> {
-        let mine = self.defects;
-        defects::all().filter(move |defect| mine.contains(&defect.id))
     }
 
     fn known_defects(&self) -> String {
