@@ -1,4 +1,4 @@
-//! One thing that can happen next.
+//! The actions: everything that can happen next.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use kgate_spec::{Fate, Step};
 
 use crate::state::{Hashed, Sent, State};
 
-/// One thing that can happen.
+/// An action of the model.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Action<M, T> {
-    /// A client wants so many units.
+    /// A client asks for a grant of this weight.
     Acquire(NodeId, u8),
-    /// A client that waits gives up.
+    /// A waiting client withdraws.
     Withdraw(NodeId),
-    /// Whoever is inside by that grant comes out.
+    /// A client releases that grant.
     Release(NodeId, GrantId),
-    /// Something happens to the message at that place of what is on its way.
+    /// The message at that index of the messages in flight arrives, is lost or is duplicated.
     Message(usize, Fate, (NodeId, NodeId, M)),
-    /// A timer runs out.
+    /// A timer expires.
     Expire(NodeId, T),
-    /// A process crashes for good.
+    /// A process crashes permanently.
     Crash(NodeId),
-    /// A process crashes and will come back.
+    /// A process crashes and will restart.
     Down(NodeId),
-    /// A process that was down is back.
+    /// A process that was down restarts.
     Restart(NodeId),
-    /// A process learns of a crash: whose, and in which incarnation.
+    /// A process is notified of the crash of a process, in that incarnation.
     NotifyCrash(NodeId, NodeId, u8),
-    /// A process learns that another takes part again, or it does so itself.
+    /// A process is notified of the return of a process, possibly its own.
     NotifyReturn(NodeId, NodeId),
-    /// A process learns what k is now.
+    /// A process is notified of a new k.
     Resize(NodeId, u32),
 }
 
@@ -63,8 +63,8 @@ impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<Arc<Hashed<M>>, T> {
     }
 }
 
-/// An action in the words of a schedule; `before` is the state in which it happens, with messages
-/// in the order of sending.
+/// An action as a step of a schedule. `before` is the state in which it happens, with messages in
+/// the order of sending.
 pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
     match action {
         Action::Acquire(node, weight) => Step::Ask { node: *node, weight: u32::from(*weight) },

@@ -1,53 +1,53 @@
-//! How often what may happen: the box that is searched.
+//! The bounds of a search: how often each event may happen.
 
 pub use kgate_spec::scenario::{Channels, Down};
 use serde::Serialize;
 
-/// How often what may happen.
+/// How often each event may happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bounds {
-    /// How often each client asks; the last number is for all further processes too.
+    /// The requests of each process's client; the last number applies to all further processes.
     pub entries: Vec<u32>,
     /// Whether a client may ask again while it is inside.
     pub asks_inside: bool,
-    /// How many clients a process has: so many may wait at once.
+    /// The number of clients per process, all of which may wait at once.
     pub clients: u32,
-    /// The most units that a client asks for at once.
+    /// The largest weight of a request.
     pub weight_max: u32,
-    /// How many processes crash for good.
+    /// The number of permanent crashes.
     pub crashes: u32,
-    /// How often a process crashes and comes back.
+    /// The number of crashes with a restart.
     pub restarts: u32,
-    /// Whether who comes back has nothing, and is another incarnation; else it has what it had
+    /// Whether a process restarts without state, in a new incarnation; otherwise it has what it had
     /// stored, and its client waits on.
     pub returns: bool,
-    /// What becomes of messages to a process that is down.
+    /// What happens to messages to a process that is down. A message that would be lost may also
+    /// arrive after the restart.
     pub down: Down,
-    /// How many requests are withdrawn.
+    /// The number of withdrawals.
     pub withdrawals: u32,
-    /// What k becomes, one value after the other; each process learns of each at any time, in this
-    /// order.
+    /// The changes of k, in order. Each process is notified of each at any time, in this order.
     pub resizes: Vec<u32>,
-    /// How many messages are lost.
+    /// The number of lost messages.
     pub losses: u32,
-    /// How many messages are doubled.
+    /// The number of duplicated messages.
     pub duplicates: u32,
-    /// How often timers run out in all; as often as they like, if none. Where one still runs,
-    /// something is under way.
+    /// The number of expiring timers overall; unlimited if none. While a timer is armed, the state
+    /// is not quiet.
     pub expiries: Option<u32>,
-    /// What the protocol claims to tolerate. Beyond, liveness is not checked.
+    /// What the protocol claims to tolerate. Beyond it, liveness is not checked.
     pub tolerates: Tolerates,
-    /// Whether processes are told of crashes.
+    /// How processes are notified of crashes.
     pub notifications: CrashNotifications,
-    /// Whether messages keep their order.
+    /// The order of messages in a channel.
     pub channels: Channels,
-    /// Leaves out schedules in which a process suspects another that is alive: what a protocol that
-    /// finds crashes by itself assumes.
+    /// Leaves out schedules in which a process suspects a live one: what a protocol that detects
+    /// crashes itself assumes.
     pub responsive: bool,
 }
 
 impl Bounds {
-    /// Every client asks `entries` times, nothing fails.
+    /// Every client asks `entries` times; nothing fails.
     pub fn new(entries: u32) -> Self {
         Self {
             entries: vec![entries],
@@ -70,7 +70,7 @@ impl Bounds {
         }
     }
 
-    /// How often the client of that process asks.
+    /// The number of requests of that process's client.
     pub(crate) fn entries_of(&self, index: usize) -> u32 {
         self.entries.get(index).or(self.entries.last()).copied().unwrap_or(0)
     }
@@ -79,26 +79,26 @@ impl Bounds {
 /// What a protocol claims to tolerate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tolerates {
-    /// So many crashes for good.
+    /// The number of permanent crashes.
     pub crashes: u32,
     /// Lost messages.
     pub loss: bool,
-    /// Doubled messages.
+    /// Duplicated messages.
     pub duplicates: bool,
 }
 
-/// Whether processes are told of crashes: perfectly, and each at any time after the crash.
+/// How processes are notified of crashes: never falsely, and each at any time after the crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CrashNotifications {
-    /// Nobody is told.
+    /// No process is notified.
     None,
-    /// Everybody is, of several crashes in any order. Of those that come back with nothing, each
-    /// incarnation is told of by itself, and who comes back is told of all incarnations that have
-    /// ended. Somebody in its first incarnation is always up then.
+    /// Every process is notified, of several crashes in any order. Where processes restart without
+    /// state, each incarnation is reported on its own, and a restarted process is notified of all
+    /// incarnations that have ended. Then some process in its first incarnation is always up.
     AnyOrder,
-    /// Everybody is, in the order of the crashes, as from an agreed log.
+    /// Every process is notified in the order of the crashes, as from an agreed log.
     InOrder,
-    /// Everybody is, of crashes and returns, by an agreed log ([`log`](crate::log)). All may be
-    /// down at once.
+    /// Every process is notified of crashes and returns by an agreed log ([`log`](crate::log)). All
+    /// may be down at once.
     Log,
 }

@@ -1,4 +1,4 @@
-//! The search: all states within the bounds, and the schedule that leads to a wrong one.
+//! The search: all states within the bounds, and the schedule that leads to a violation.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use crate::model::ProtocolModel;
 use crate::state::State;
 use crate::symmetry;
 
-/// In which order states are visited.
+/// The order in which states are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The deepest first: little memory.
+    /// Depth first: little memory.
     Depth,
-    /// The nearest first: the shortest schedule.
+    /// Breadth first: the shortest schedule.
     Breadth,
 }
 
-/// A step of a schedule, and what the message says if it is about one; in the state model, what the
-/// movers' states are then.
+/// A step of a schedule with the content of its message, if it has one; in the state model, with
+/// the states of the movers afterwards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScheduleStep {
-    /// The step, in the words of a schedule.
+    /// The step, in the notation of schedules.
     #[serde(serialize_with = "as_text")]
     pub step: Act,
-    /// What the message says; in the state model, the states of those that have moved.
+    /// The content of the message; in the state model, the new states of the movers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -40,68 +40,69 @@ fn as_text<S: serde::Serializer>(step: &Act, serializer: S) -> Result<S::Ok, S::
     serializer.collect_str(step)
 }
 
-/// What the search found of one property.
+/// The result for one property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The property.
+    /// The name of the property.
     pub name: &'static str,
-    /// Whether it holds in all that was visited; of what must be reached at all, whether it was
-    /// reached.
+    /// Whether the property holds in all visited states; for a property that must be reached,
+    /// whether it was reached.
     pub holds: bool,
-    /// A schedule that shows that it does not hold.
+    /// A schedule that violates the property.
     pub counterexample: Option<Vec<ScheduleStep>>,
-    /// Where it was not checked, if anywhere.
+    /// Why the property was not checked, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Where the counterexample goes round for ever: the steps from this one on, counted from 0.
+    /// Where the counterexample repeats forever: from this step on, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycle: Option<usize>,
-    /// Where the counterexample begins, if not at the one start: the state of each process, a line
-    /// each. It may have no step at all.
+    /// The initial state of the counterexample, if not the only one: one line per process. The
+    /// counterexample may have no step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Vec<String>>,
 }
 
 impl Finding {
-    /// It holds in all that was visited.
+    /// The property holds in all visited states.
     pub(crate) fn holds(name: &'static str) -> Self {
         Self { name, holds: true, counterexample: None, cycle: None, from: None, note: None }
     }
 }
 
-/// What the search found.
+/// The results of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// States generated, the same ones each time; in the state model, steps of all daemons.
+    /// States generated, with repetitions; in the state model, steps of all daemons.
     pub states: usize,
-    /// Different states; in the state model, configurations.
+    /// Distinct states; in the state model, configurations.
     pub unique: usize,
-    /// The longest schedule visited; in the state model, the most rounds until normal (0 if that
-    /// may never be).
+    /// The longest schedule visited; in the state model, the most rounds until normal (0 if
+    /// unbounded).
     pub depth: usize,
     /// Whether every state within the bounds was visited.
     pub complete: bool,
-    /// Why not.
+    /// Why the search stopped early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
-    /// In the state model: the most that are ever inside at once, from a clean start of a wave on.
+    /// In the state model: the most processes that are ever inside at once, after a clean start of
+    /// a wave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside_max: Option<u32>,
-    /// Each property.
+    /// The result for each property.
     pub properties: Vec<Finding>,
-    /// Seconds that took.
+    /// The duration of the search in seconds.
     pub seconds: f64,
 }
 
 impl Outcome {
-    /// Whether something is shown to be wrong.
+    /// Whether some property is shown to be violated.
     pub fn is_wrong(&self) -> bool {
         let shown = |finding: &Finding| finding.counterexample.is_some() || self.complete;
         self.properties.iter().any(|finding| !finding.holds && shown(finding))
     }
 }
 
-/// Explores `P` in that setting.
+/// Explores the protocol `P` in that setting.
 pub fn explore<P: Explorable>(
     setup: Setup,
     bounds: Bounds,
@@ -111,8 +112,8 @@ pub fn explore<P: Explorable>(
     explore_model(ProtocolModel::<P>::new(setup, bounds).with_limits(limits), order)
 }
 
-/// Explores a world, for instance one that is checked by some properties alone. With symmetry,
-/// depth first only: the search library knows none in breadth.
+/// Explores a model, for example one that checks some properties only. Symmetry reduction works
+/// depth first only: the search library has none in breadth.
 pub fn explore_model<P: Explorable>(model: ProtocolModel<P>, order: Order) -> Outcome {
     let symmetric = model.renamings.is_some();
     let builder = model.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
@@ -124,12 +125,13 @@ pub fn explore_model<P: Explorable>(model: ProtocolModel<P>, order: Order) -> Ou
     }
 }
 
-/// The same, and then schedules without end if nothing else was wrong.
+/// Explores a model, then searches for infinite schedules that starve a process if no other
+/// violation was found.
 pub fn explore_fair<P: Explorable>(model: ProtocolModel<P>, order: Order) -> Outcome {
     let (again, limits) = (model.anew(), model.guard.limits());
     let mut outcome = explore_model(model, order);
     if outcome.stopped.is_none() {
-        // Both searches together have the time that was given.
+        // Both searches share the time limit.
         let spent = Duration::from_secs_f64(outcome.seconds);
         let time = limits.time.map(|time| time.saturating_sub(spent));
         let (finding, stopped, seconds) =
@@ -155,7 +157,7 @@ fn outcome<P: Explorable>(checker: &impl Checker<ProtocolModel<P>>) -> Outcome {
             Expectation::Always | Expectation::Eventually => (found.is_none(), found),
             Expectation::Sometimes => (found.is_some(), None),
         };
-        let counterexample = found.map(|path| tell(checker.model(), path.into_actions()));
+        let counterexample = found.map(|path| schedule_of(checker.model(), path.into_actions()));
         properties.push(Finding {
             name: property.name,
             holds,
@@ -179,9 +181,9 @@ fn outcome<P: Explorable>(checker: &impl Checker<ProtocolModel<P>>) -> Outcome {
     }
 }
 
-/// A path in the words of a schedule. These count messages in the order of sending, so that it is
-/// gone once more, in that order.
-pub(crate) fn tell<P: Explorable>(
+/// A path as a schedule. Schedules count messages in the order of sending, so the path is replayed
+/// in that order.
+pub(crate) fn schedule_of<P: Explorable>(
     model: &ProtocolModel<P>,
     actions: Vec<ActionOf<P>>,
 ) -> Vec<ScheduleStep> {
@@ -193,16 +195,16 @@ pub(crate) fn tell<P: Explorable>(
             let mut all = state.in_flight.iter();
             let same =
                 all.position(|other| other.channel() == (*from, *to) && other.message == *message);
-            *place = same.expect("it is on its way");
+            *place = same.expect("the message is in flight");
         }
-        schedule.push(told(&state, &action));
-        state = model.next_state(&state, action).expect("it was possible");
+        schedule.push(schedule_step(&state, &action));
+        state = model.next_state(&state, action).expect("the action was enabled");
     }
     schedule
 }
 
-/// One action in the words of a schedule.
-fn told<P: Explorable>(before: &State<P>, action: &ActionOf<P>) -> ScheduleStep {
+/// One action as a step of a schedule.
+fn schedule_step<P: Explorable>(before: &State<P>, action: &ActionOf<P>) -> ScheduleStep {
     let message = match action {
         Action::Message(_, _, (_, _, message)) => Some(format!("{:?}", message.value)),
         Action::Acquire(..)
@@ -219,8 +221,8 @@ fn told<P: Explorable>(before: &State<P>, action: &ActionOf<P>) -> ScheduleStep 
     ScheduleStep { step: Act::Step(action::step(before, action)), message }
 }
 
-/// Serves stateright's Explorer on that address: walk through the states by hand. Returns when the
-/// server ends.
+/// Serves stateright's Explorer on that address, for exploration by hand. Returns when the server
+/// ends.
 pub fn serve<P: Explorable>(setup: Setup, bounds: Bounds, address: std::net::SocketAddr) {
-    ProtocolModel::<P>::new(setup, bounds).shown().checker().serve(address);
+    ProtocolModel::<P>::new(setup, bounds).interactive().checker().serve(address);
 }

@@ -1,16 +1,14 @@
-//! Schedules that go on for ever: is there one that leaves a live process waiting although it is
-//! fair?
+//! Infinite schedules: does a fair one starve a live process?
 //!
-//! Weak fairness: what can happen from some moment on all the time does happen. A message arrives,
-//! a client comes out, a process that is down comes back, news are told, a timer runs out. Nobody
-//! need ask, give up, crash, or lose a message.
+//! Weak fairness: an action that is enabled from some moment on forever does happen. A message
+//! arrives, a client releases, a process that is down restarts, a notification is delivered, a
+//! timer expires. No fairness is required of requests, withdrawals, crashes and losses of messages.
 //!
-//! A schedule without end within finite bounds goes round in a cycle of states in the end. For each
-//! process, the states in which it waits are split into strongly connected components (Tarjan). A
-//! component is fair if everything that could happen in each of its states happens on some step
-//! inside; then walking around all of it, again and again, is a fair schedule that starves the
-//! process. If it is not, no part of it is. So nothing is missed and nothing is found that is not
-//! there.
+//! Within finite bounds an infinite schedule ends in a cycle of states. For each process, the
+//! states in which it waits are split into strongly connected components (Tarjan 1972). A component
+//! is fair if every action that is enabled in all of its states happens on some step inside it;
+//! then going around all of it forever is a fair schedule that starves the process. If a component
+//! is not fair, no part of it is. So the search misses no starvation and reports no false one.
 
 pub(crate) mod components;
 mod graph;
@@ -23,10 +21,11 @@ use crate::limits::Stopped;
 use crate::model::ProtocolModel;
 use graph::Graph;
 
-/// The property's name.
+/// The name of the property.
 pub const NAME: &str = "no fair schedule starves a live process";
 
-/// Searches all schedules. Where a limit stops that before all states are known, nothing is found.
+/// Searches all infinite schedules. If a limit stops the search before all states are known,
+/// nothing is found.
 pub fn search<P: Explorable>(model: &ProtocolModel<P>) -> (Finding, Option<Stopped>, f64) {
     let graph = Graph::build(model);
     let stopped = model.guard.stopped();
@@ -45,8 +44,8 @@ pub fn search<P: Explorable>(model: &ProtocolModel<P>) -> (Finding, Option<Stopp
     (finding, stopped, model.guard.seconds())
 }
 
-/// A schedule that starves `who`: the way into a cycle and once around it, and where the cycle
-/// begins.
+/// A schedule that starves `who`: the path into a cycle and once around it, and the index at which
+/// the cycle begins.
 fn starved<P: Explorable>(
     model: &ProtocolModel<P>,
     graph: &Graph,

@@ -1,16 +1,15 @@
-//! What checkers must remember of a schedule and no process keeps: ghost state.
+//! Ghost state: what the property checkers must remember of a schedule and no process keeps.
 //!
-//! Of an algorithm that excludes by permissions: which permissions have arrived for the request
-//! that is out at each process. Repaired protocols keep the same set themselves, so this adds no
-//! states; one as printed may have lost count, and then the ghost tells its states apart. What a
-//! grant has broken is remembered too, since it shows at the grant only. Algorithms of other means
-//! have an empty ghost.
+//! For an algorithm that excludes by permissions: the permissions that have arrived for the open
+//! request of each process. Repaired protocols keep the same set themselves, so this adds no
+//! states; a protocol as printed may have lost count, and then the ghost state distinguishes its
+//! states. What a grant violates is remembered too, since it shows only at the grant. Algorithms of
+//! other mechanisms have an empty ghost state.
 //!
-//! Of an algorithm with numbered slots: the greatest fence of each slot. Who holds which slot
-//! stands with the clients, and with the processes themselves.
+//! For an algorithm with numbered slots: the greatest fence of each slot. The holders of slots are
+//! part of the clients' and processes' states.
 //!
-//! The order of entry needs no memory here: when one is granted, nobody alive may wait with an
-//! earlier stamp.
+//! The order of entry needs no memory: at a grant, no live process may wait with an earlier stamp.
 
 use kgate_core::{Carried, Fence, Input, Mechanism, Message, NodeId, Protocol, Setup, Stamp, Time};
 use kgate_spec::history::NOTHING_FROM_NOTHING;
@@ -28,37 +27,37 @@ pub struct Ghost {
     broken: Vec<&'static str>,
 }
 
-/// A grant of numbered slots, and what is so at that moment.
+/// A grant of numbered slots, and the situation in which it happens.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotGrant<'a> {
-    /// Which slots.
+    /// The slots granted.
     pub slots: &'a [u32],
-    /// Under which fence.
+    /// The fence of the grant.
     pub fence: Option<Fence>,
-    /// For how many units the client has asked that goes in; none if nobody has.
+    /// The weight of the request that it grants; none if there is no request.
     pub asked: Option<u32>,
-    /// Slots that are in use by others that live, a bit each.
+    /// The slots in use by other live processes, one bit each.
     pub held: u32,
-    /// The k that the granting process was last told.
+    /// The k of the granting process's last notification.
     pub known: u32,
-    /// The stamps of others that live and wait.
+    /// The stamps of other live processes that wait.
     pub waiting: &'a [Stamp],
 }
 
 impl Ghost {
-    /// At the start.
+    /// The initial ghost state.
     pub fn new<P: Protocol>(setup: &Setup) -> Self {
         let checked = P::MECHANISM == Mechanism::Permissions;
         let permissions = checked.then(|| Permissions::new(setup.nodes, setup.k));
         Self { permissions, ..Self::default() }
     }
 
-    /// Whether a grant has broken that property.
+    /// Whether a grant has violated that property.
     pub fn has_broken(&self, property: &str) -> bool {
         self.broken.contains(&property)
     }
 
-    /// Whether an input is anything to take note of.
+    /// Whether an input changes the ghost state.
     pub(crate) fn observes<P: Protocol>(input: &SharedInput<P>) -> bool {
         P::MECHANISM == Mechanism::Permissions
             && match input {
@@ -75,7 +74,7 @@ impl Ghost {
             }
     }
 
-    /// An input is about to be handed to `node`.
+    /// An input is about to be handled by `node`.
     pub(crate) fn input<P: Protocol>(&mut self, node: NodeId, input: &SharedInput<P>) {
         match input {
             Input::Deliver { from, message } => {
@@ -93,7 +92,7 @@ impl Ghost {
         }
     }
 
-    /// The request of that stamp leaves its process.
+    /// A request with that stamp is broadcast.
     pub fn asked(&mut self, stamp: Option<Stamp>) {
         if let (Some(permissions), Some(stamp)) = (&mut self.permissions, stamp) {
             permissions.asked(stamp);
@@ -109,14 +108,14 @@ impl Ghost {
         }
     }
 
-    /// `node` learns of a crash, or holds `of` for crashed by itself.
+    /// `node` is notified of a crash, or suspects `of` itself.
     pub fn crash_notified(&mut self, node: NodeId, of: NodeId) {
         if let Some(permissions) = &mut self.permissions {
             permissions.told(node, of);
         }
     }
 
-    /// `node` goes in with the request of that stamp, while others that live wait with these.
+    /// `node` is granted the request of that stamp, while other live processes wait with these.
     pub fn granted(
         &mut self,
         node: NodeId,
@@ -135,7 +134,7 @@ impl Ghost {
     pub fn slots_granted(&mut self, grant: &SlotGrant<'_>) {
         let free = client::bits(grant.slots).is_some_and(|slots| slots & grant.held == 0);
         let mut grows = grant.fence.is_some();
-        // A slot without a place among those in use is one that nobody could know of.
+        // A slot number without a bit is one that no process can know of.
         for slot in grant
             .slots
             .iter()
@@ -158,7 +157,7 @@ impl Ghost {
         ]);
     }
 
-    /// Two processes that live show the same slot as theirs.
+    /// Two live processes show the same slot as theirs.
     pub fn shown_twice(&mut self) {
         self.check([(false, SlotFences::NAME)]);
     }
@@ -171,7 +170,7 @@ impl Ghost {
         }
     }
 
-    /// `node` gives up.
+    /// The request of `node` is withdrawn.
     pub fn released(&mut self, node: NodeId) {
         if let Some(permissions) = &mut self.permissions {
             permissions.ended(node);

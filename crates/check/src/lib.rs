@@ -1,16 +1,20 @@
-//! Exhaustive exploration: every schedule of a protocol within bounds, on `stateright`.
+//! The model checker: explores every schedule of a protocol within bounds, on `stateright`.
 //!
-//! What is explored is the very [`Protocol`](kgate_core::Protocol) code that simulator and network
-//! run. The driver here is a [`ProtocolModel`] of processes and channels in which everything that can
-//! happen next is a choice: which message arrives, who asks, who comes out, who crashes, who learns
-//! of a crash. CrashNotifications of crashes are perfect and reach each process at any time after the crash.
+//! It explores the same [`Protocol`](kgate_core::Protocol) code that the simulator and the network
+//! run. A [`ProtocolModel`] drives processes and channels; every possible next event is a choice:
+//! which message arrives, which client asks or releases, which process crashes, and which process
+//! is notified of a crash. Crash notifications are never false and reach each process at any time
+//! after the crash.
 //!
-//! - [`bounds`]: how often what may happen; [`limits`]: what stops a search before its end;
-//! - [`state`], [`client`], [`log`], [`action`], [`model`]: the world, and what can happen in it;
-//! - [`properties`]: what must hold in every state; [`ghost`]: what checkers remember besides;
-//! - [`mod@explore`]: the search, and what it found;
-//! - [`symmetry`]: states that differ in names only; [`fair`]: schedules without end;
-//! - [`rules`]: the state model, every configuration instead of every schedule.
+//! - [`bounds`]: how often each event may happen; [`limits`]: what stops a search early;
+//! - [`state`], [`client`], [`log`], [`action`], [`model`]: the states and the transitions between
+//!   them;
+//! - [`properties`]: what must hold in every state; [`ghost`]: what the property checkers remember
+//!   besides the state of processes;
+//! - [`mod@explore`]: the search and its results;
+//! - [`symmetry`]: states that differ only by a renaming of processes; [`fair`]: infinite
+//!   schedules;
+//! - [`rules`]: the state model, where every configuration is explored instead of every schedule.
 
 pub mod action;
 pub mod bounds;

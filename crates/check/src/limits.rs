@@ -1,41 +1,41 @@
-//! What stops a search before its end: too many states, too much time, too much memory.
+//! The limits that stop a search early: too many states, too much time, too much memory.
 //!
-//! The search library looks at its own limits only between threads' jobs; with one thread never. So
-//! the world counts the states that it is asked to go on from, and when a limit is reached says of
-//! every further one that nothing can happen there.
+//! The search library checks its own limits only between the jobs of its threads, so with one
+//! thread never. Therefore the model counts the states that it expands, and once a limit is reached
+//! it reports no further transitions.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// When to stop.
+/// The limits of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// After so many states.
+    /// The largest number of states.
     pub states: Option<usize>,
-    /// After that time.
+    /// The longest time.
     pub time: Option<Duration>,
-    /// When so many bytes of memory are in use.
+    /// The largest memory of this process, in bytes.
     pub memory: Option<u64>,
 }
 
-/// Which limit stopped a search.
+/// Why a search stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stopped {
-    /// A property does not hold: the search stops at the first wrong state.
+    /// A property is violated: the search stops at the first violation.
     Found,
-    /// The number of states.
+    /// The number of states reached its limit.
     States,
-    /// The time.
+    /// The time reached its limit.
     Time,
-    /// The memory.
+    /// The memory reached its limit.
     Memory,
 }
 
-/// How often the clock and the memory are looked at: every so many states.
-const LOOK: usize = 4096;
+/// The number of states between two checks of the clock and the memory.
+const CHECK_INTERVAL: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct LimitGuard {
@@ -48,7 +48,7 @@ pub(crate) struct LimitGuard {
 }
 
 impl LimitGuard {
-    #[allow(clippy::disallowed_methods)] // A search may be given a time; what it finds in it does not depend on the clock.
+    #[allow(clippy::disallowed_methods)] // For the time limit; the findings do not depend on it.
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -64,24 +64,24 @@ impl LimitGuard {
         self.limits
     }
 
-    /// The search is over: whoever walks a schedule once more is not stopped.
+    /// The search is over: replaying a schedule is not limited.
     pub(crate) fn release(&self) {
         self.released.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the search may go on from one more state.
+    /// Whether the search may expand one more state.
     pub(crate) fn allows(&self) -> bool {
         if self.released.load(Ordering::Relaxed) {
             return true;
         }
         let states = self.states.fetch_add(1, Ordering::Relaxed);
-        if states.is_multiple_of(LOOK) {
-            self.look();
+        if states.is_multiple_of(CHECK_INTERVAL) {
+            self.check();
         }
         self.stopped().is_none()
     }
 
-    fn look(&self) {
+    fn check(&self) {
         if self.limits.time.is_some_and(|most| self.started.elapsed() > most) {
             self.time.store(true, Ordering::Relaxed);
         }
@@ -90,7 +90,7 @@ impl LimitGuard {
         }
     }
 
-    /// Which limit was reached.
+    /// The limit that was reached.
     pub(crate) fn stopped(&self) -> Option<Stopped> {
         if self.limits.states.is_some_and(|most| self.states.load(Ordering::Relaxed) > most) {
             Some(Stopped::States)
@@ -106,7 +106,7 @@ impl LimitGuard {
     }
 }
 
-/// Bytes of memory that this program uses; 0 where the system does not tell.
+/// The memory of this process in bytes; 0 where the system does not report it.
 fn memory_in_use() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,12 +1,12 @@
-//! The agreed log of who takes part, for processes that come back with nothing.
+//! The agreed log of crashes and returns, for processes that restart without state.
 //!
-//! It says in one order who is gone and who takes part again, and incarnations on whoever is down.
-//! Every process is told entry after entry, each at any time; whoever comes back is told from the
-//! beginning. All first incarnations take part from the start; incarnations that are added are
-//! numbered through all processes.
+//! The log has one order and continues whichever processes are down. Every process is notified of
+//! one entry after the other, each at any time; a restarted process is notified from the beginning.
+//! All first incarnations take part from the start; later incarnations are numbered across all
+//! processes.
 //!
-//! Once nobody can come back any more, nobody will be told the beginning again: what everybody up
-//! has been told is forgotten then.
+//! Once no process can restart any more, none will read the log from the beginning, so entries
+//! known to every process that is up are dropped.
 
 use kgate_core::{Incarnation, Input, NodeId, Protocol, ViewId};
 use smallvec::SmallVec;
@@ -14,22 +14,22 @@ use smallvec::SmallVec;
 use crate::model::SharedInput;
 use crate::state::State;
 
-/// One entry.
+/// An entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Who.
+    /// The process.
     pub node: NodeId,
-    /// Which incarnation of it.
+    /// Its incarnation.
     pub incarnation: u8,
-    /// Whether it takes part from here on; else it is gone.
+    /// Whether the incarnation takes part from here on; otherwise it has ended.
     pub adds: bool,
 }
 
-/// All entries that somebody may still be told.
+/// The entries that some process may still be notified of.
 pub type Log = SmallVec<[Entry; 4]>;
 
 impl Entry {
-    /// As it is told.
+    /// The entry as the input of a process.
     pub(crate) fn input<P: Protocol>(self) -> SharedInput<P> {
         let incarnation = Incarnation(u32::from(self.incarnation));
         if self.adds {
@@ -41,13 +41,13 @@ impl Entry {
 }
 
 impl<P: Protocol> State<P> {
-    /// The log says that this incarnation of a process is gone.
+    /// Appends the end of a process's incarnation.
     pub(crate) fn evict(&mut self, node: NodeId) {
         let incarnation = self.clients[node.index()].added;
         self.log.push(Entry { node, incarnation, adds: false });
     }
 
-    /// The log says that a process takes part again, as its next incarnation.
+    /// Appends the next incarnation of a process.
     pub(crate) fn add(&mut self, node: NodeId) {
         let added = self.log.iter().filter(|entry| entry.adds).count();
         let incarnation = u8::try_from(added + 1).expect("bounds are small");
@@ -55,19 +55,20 @@ impl<P: Protocol> State<P> {
         self.clients[node.index()].added = incarnation;
     }
 
-    /// What a process is told next.
+    /// The next entry that a process is notified of.
     pub(crate) fn next_entry(&self, node: NodeId) -> Option<Entry> {
         self.log.get(usize::from(self.clients[node.index()].notified)).copied()
     }
 
-    /// Nobody comes back any more: forgets what everybody has been told.
+    /// Drops the entries that every process which is up was notified of. No process may restart any
+    /// more.
     pub(crate) fn truncate_log(&mut self) {
         let up = self.ids().filter(|&node| self.is_up(node));
-        let told = up.map(|node| self.clients[node.index()].notified).min().unwrap_or(0);
-        if told > 0 {
-            self.log.drain(..usize::from(told));
+        let known = up.map(|node| self.clients[node.index()].notified).min().unwrap_or(0);
+        if known > 0 {
+            self.log.drain(..usize::from(known));
             let up: SmallVec<[NodeId; 4]> = self.ids().filter(|&node| self.is_up(node)).collect();
-            up.iter().for_each(|node| self.clients[node.index()].notified -= told);
+            up.iter().for_each(|node| self.clients[node.index()].notified -= known);
         }
     }
 }

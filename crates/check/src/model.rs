@@ -1,4 +1,9 @@
-//! The world of a few processes, and what can happen in it next.
+//! The model of a few processes, their clients and channels, as `stateright` explores it.
+//!
+//! - `enabled.rs`: the actions that are possible in a state;
+//! - `handle.rs`: how a process handles an input, and how its effects are applied;
+//! - `faults.rs`: losses, duplicates, crashes, restarts, notifications and timers;
+//! - `memo.rs`: transitions of processes, remembered.
 
 mod enabled;
 mod faults;
@@ -24,35 +29,35 @@ use crate::symmetry::{self, NoSymmetry, Renamings};
 pub(crate) use memo::SharedInput;
 use memo::{Memo, Transition};
 
-/// What is explored: a protocol, its setting, and how often what may happen.
+/// What is explored: a protocol, its setting, and the bounds.
 #[derive(Debug)]
 pub struct ProtocolModel<P: Explorable> {
-    /// What every process knows; `me` is filled in for each.
+    /// The setup of every process; `me` is filled in per process.
     pub setup: Setup,
-    /// How often what may happen.
+    /// How often each event may happen.
     pub bounds: Bounds,
-    /// The names of the properties that are checked; all, if none. The search stops at the first
-    /// that is broken.
+    /// The names of the checked properties; all of them if none. The search stops at the first
+    /// violation.
     pub checked: Option<Vec<&'static str>>,
-    /// Renamings that make no difference, if the search is to use them.
+    /// The renamings for symmetry reduction, if used.
     pub(crate) renamings: Option<Renamings>,
     pub(crate) guard: LimitGuard,
-    /// What was seen already, a bit a property. A search writes down where it saw something each
-    /// time that it does: only the first one is the nearest, and of what is right there are
+    /// The properties already reported, one bit each. A search records each state in which it sees
+    /// something; only the first one is the nearest, and states that satisfy a property are in the
     /// millions.
     seen: AtomicU32,
-    /// Whether properties are shown for single states, each as often as somebody looks at it.
-    shown: bool,
-    /// Whether messages stay in the order of sending even where it is nothing to anybody: a
-    /// schedule counts them in that order.
+    /// Whether each state reports its own properties, for exploration by hand.
+    interactive: bool,
+    /// Whether messages are kept in the order of sending even in unordered channels: schedules
+    /// count messages in that order.
     as_sent: bool,
-    /// What is left of processes that crash and keep nothing: the same whatever they were.
+    /// The state of crashed processes that keep nothing: the same whatever it was before.
     gone: OnceLock<PerProcess<Arc<Process<P>>>>,
     memo: Memo<P>,
 }
 
 impl<P: Explorable> ProtocolModel<P> {
-    /// A world of that setting.
+    /// A model of that setting, which checks all properties.
     pub fn new(setup: Setup, bounds: Bounds) -> Self {
         let guard = LimitGuard::new(Limits::default());
         let seen = AtomicU32::new(0);
@@ -63,78 +68,78 @@ impl<P: Explorable> ProtocolModel<P> {
             renamings: None,
             guard,
             seen,
-            shown: false,
+            interactive: false,
             as_sent: false,
             gone: OnceLock::new(),
             memo: Memo::new(),
         }
     }
 
-    /// The same, checked by these properties alone.
+    /// The same model, with these properties only.
     pub fn checking(self, names: impl Into<Vec<&'static str>>) -> Self {
         Self { checked: Some(names.into()), ..self }
     }
 
-    /// The same, with states that differ in names only taken for one.
+    /// The same model with symmetry reduction: states that differ only by a renaming count as one.
     pub fn with_symmetry(self) -> Result<Self, NoSymmetry> {
         let renamings = Some(symmetry::of(&self)?);
-        // A renaming keeps the order of sending, and not one that the messages make.
+        // A renaming preserves the order of sending, but not an order by the messages' contents.
         Ok(Self { renamings, as_sent: true, ..self })
     }
 
-    /// How it begins.
+    /// The initial state.
     pub(crate) fn first_state(&self) -> State<P> {
         self.init_states().swap_remove(0)
     }
 
-    /// The same, searched only within limits.
+    /// The same model with limits.
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { guard: LimitGuard::new(limits), ..self }
     }
 
-    /// The same, for another search.
+    /// The same model, fresh for another search.
     pub fn anew(&self) -> Self {
         let fresh =
             Self::new(self.setup.clone(), self.bounds.clone()).with_limits(self.guard.limits());
-        let (shown, as_sent) = (self.shown, self.as_sent);
+        let (interactive, as_sent) = (self.interactive, self.as_sent);
         Self {
             checked: self.checked.clone(),
             renamings: self.renamings.clone(),
-            shown,
+            interactive,
             as_sent,
             ..fresh
         }
     }
 
-    /// The same, with messages in the order of sending.
+    /// The same model, fresh, with messages in the order of sending.
     pub(crate) fn as_sent(&self) -> Self {
         Self { as_sent: true, ..self.anew() }
     }
 
-    /// Whether the messages of a channel are in the order of sending.
+    /// Whether the messages of a channel are kept in the order of sending.
     pub(crate) fn keeps_order(&self) -> bool {
         self.as_sent || self.bounds.channels == Channels::Fifo
     }
 
-    /// Whether messages that mean nothing any more are taken off their way at once. Not where
-    /// others wait behind them, nor where a schedule counts messages.
+    /// Whether outdated messages are removed at once. Not where other messages wait behind them,
+    /// nor where a schedule counts messages.
     fn drops_outdated(&self) -> bool {
         !self.keeps_order()
     }
 
-    /// What a process of that world knows when it starts, in that incarnation.
+    /// The setup of that incarnation of a process.
     fn setup_of(&self, me: NodeId, incarnation: u8) -> Setup {
         Setup { me, incarnation: Incarnation(u32::from(incarnation)), ..self.setup.clone() }
     }
 
-    /// The same, for somebody who walks through it by hand.
-    pub fn shown(self) -> Self {
-        Self { shown: true, ..self }
+    /// The same model, for exploration by hand.
+    pub fn interactive(self) -> Self {
+        Self { interactive: true, ..self }
     }
 
-    /// Whether `it` is so, for the first time; `bit` tells apart what is looked for.
+    /// Whether `it` holds for the first time; `bit` identifies the property.
     pub(crate) fn first(&self, bit: u32, it: bool) -> bool {
-        it && (self.shown || self.seen.fetch_or(1 << bit, Ordering::Relaxed) & 1 << bit == 0)
+        it && (self.interactive || self.seen.fetch_or(1 << bit, Ordering::Relaxed) & 1 << bit == 0)
     }
 }
 
@@ -203,7 +208,7 @@ impl<P: Explorable> Model for ProtocolModel<P> {
             Action::Down(node) => self.go_down(&mut state, node),
             Action::Restart(node) => self.restart(&mut state, node),
             Action::NotifyCrash(node, of, incarnation) => {
-                self.tell(&mut state, node, of, incarnation)
+                self.notify_crash(&mut state, node, of, incarnation)
             }
             Action::NotifyReturn(node, _) => self.notify_entry(&mut state, node),
             Action::Resize(node, k) => {

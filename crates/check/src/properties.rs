@@ -1,4 +1,4 @@
-//! What must hold in every state that can be reached, and what must be reached at all.
+//! The properties: what must hold in every reachable state, and what must be reached.
 
 use kgate_core::{Carried, Explorable, Mechanism, Message, NodeId};
 pub use kgate_spec::NOT_REFUSED;
@@ -15,13 +15,13 @@ use crate::state::State;
 /// Non-vacuity: some schedule has k inside at once.
 pub const K_INSIDE: &str = SometimesK::NAME;
 
-/// Numbered slots are not left lying: where nothing is under way, the first of those that wait
-/// wants more than is free. Who holds a slot may stay as long as it likes, so that a request which
-/// waits for no reason is seen even if the next release would wake it (`slots`, P4).
+/// Slots are not left unused: in a state in which nothing is in flight, the first waiting request
+/// wants more slots than are free. A holder may keep a slot as long as it likes, so a request that
+/// waits without cause is found even if the next release would wake it (`slots`, P4).
 pub const NOT_LEFT_LYING: &str = NotLeftLying::NAME;
 
-/// All properties: those of every protocol, and those that its means of exclusion call for. Of
-/// each, only the first state counts in which it is broken (or, of what is to be reached, reached).
+/// All properties: those of every protocol, and those of its mechanism of exclusion. Only the first
+/// state counts that violates a property (or that reaches it, for what must be reached).
 pub fn all<P: Explorable>() -> Vec<Property<ProtocolModel<P>>> {
     let mut all = every_protocol();
     match P::MECHANISM {
@@ -29,7 +29,7 @@ pub fn all<P: Explorable>() -> Vec<Property<ProtocolModel<P>>> {
             Property::always(Permissions::NAME, |model: &ProtocolModel<P>, state: &State<P>| {
                 !model.first(4, state.ghost.value.has_broken(Permissions::NAME))
             }),
-            // Promised for k = 1 alone; the ghost knows.
+            // Promised for k = 1 only, which the ghost state observes.
             Property::always(EntryOrder::NAME, |model, state: &State<P>| {
                 !model.first(5, state.ghost.value.has_broken(EntryOrder::NAME))
             }),
@@ -47,7 +47,7 @@ pub fn all<P: Explorable>() -> Vec<Property<ProtocolModel<P>>> {
 fn slot_properties<P: Explorable>() -> [Property<ProtocolModel<P>>; 6] {
     [
         Property::always(NOT_LEFT_LYING, |model: &ProtocolModel<P>, state: &State<P>| {
-            !model.first(12, is_left_lying(model, state))
+            !model.first(12, has_unused_slots(model, state))
         }),
         Property::always(NOTHING_FROM_NOTHING, |model: &ProtocolModel<P>, state: &State<P>| {
             !model.first(11, state.ghost.value.has_broken(NOTHING_FROM_NOTHING))
@@ -85,22 +85,22 @@ fn every_protocol<P: Explorable>() -> Vec<Property<ProtocolModel<P>>> {
     ]
 }
 
-/// Liveness by quiescence: whoever waits when nothing can happen any more waits for ever. Where
-/// every schedule is tried, that is a deadlock; starvation while others go in and out is a schedule
-/// without end, for [`fair`](crate::fair).
+/// Liveness by quiescence: a request that waits when nothing can happen any more waits forever. As
+/// every schedule is explored, that is a deadlock; starvation while others enter and leave is an
+/// infinite schedule, for [`fair`](crate::fair).
 fn stuck<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
     is_quiet(model, state)
         && is_tolerated(model, state)
         && state.ids().any(|node| state.waits(node))
 }
 
-/// Nothing is under way, and nobody is inside: what waits now waits for ever.
+/// Whether nothing is in flight and no client is inside: a request that waits now waits forever.
 fn is_quiet<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
     is_still(model, state) && state.clients.iter().all(|client| client.inside.is_empty())
 }
 
-/// Nothing is on its way, no timer runs, nobody is down, all news are notified: what happens next is up
-/// to clients, or a crash.
+/// Whether no message is in flight, no timer armed, no process down and no notification pending:
+/// the next event is a client's or a crash.
 fn is_still<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
     state.in_flight.is_empty()
         && state.timers.is_empty()
@@ -109,14 +109,14 @@ fn is_still<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
         && state.ids().all(|node| !state.is_up(node) || is_notified(model, state, node))
 }
 
-/// Whether the first of those that wait could have what it wants, though nothing is under way.
-/// (Each lane has a first one of its own.)
-fn is_left_lying<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
+/// Whether the first waiting request could be granted although nothing is in flight. (Each lane has
+/// a first one of its own.)
+fn has_unused_slots<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
     if model.setup.slots.lanes > 1 || !is_still(model, state) || !is_tolerated(model, state) {
         return false;
     }
     let waiting = state.ids().filter(|&node| state.is_up(node) && state.waits(node));
-    // Who has no stamp has not asked, for whatever reason, and comes last.
+    // A request without a stamp was not broadcast, for whatever reason, and comes last.
     let first = waiting.min_by_key(|node| {
         let stamp = state.processes[node.index()].seen.stamp;
         (stamp.is_none(), stamp)
@@ -128,14 +128,14 @@ fn is_left_lying<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> b
     })
 }
 
-/// Whether a process has heard of everything.
+/// Whether a process has received every notification.
 fn is_notified<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>, node: NodeId) -> bool {
     let client = &state.clients[node.index()];
     usize::from(client.notified) == state.log.len()
         && usize::from(client.resized) == model.bounds.resizes.len()
 }
 
-/// Whether something is left in a quiet moment in which nobody waits either.
+/// Whether a process keeps state in a quiet state in which no client waits.
 fn has_residue<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
     let live = state.ids().filter(|&node| state.is_up(node));
     is_quiet(model, state)
@@ -144,7 +144,7 @@ fn has_residue<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> boo
         && NoResidue::left(live.map(|node| (node, &state.processes[node.index()].seen))).is_some()
 }
 
-/// Whether there is a token twice: with the living, or on its way.
+/// Whether a token exists twice, with live processes or in flight.
 fn two_of_a_token<P: Explorable>(state: &State<P>) -> bool {
     let live = state.ids().filter(|node| !state.crashed.contains(node));
     let held = live.flat_map(|node| {
@@ -167,7 +167,7 @@ pub fn is_tolerated<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -
         && (tolerates.duplicates || state.spent.duplicates == 0)
 }
 
-/// Whether somebody holds another for crashed that is not.
+/// Whether a process suspects a live one.
 pub fn suspects_the_living<P: Explorable>(state: &State<P>) -> bool {
     let suspects = |process: &crate::state::Process<P>| {
         process.seen.crashed.iter().any(|suspect| !state.crashed.contains(suspect))

@@ -1,26 +1,26 @@
 //! The state model: every configuration of a small network, and every step of every daemon.
 //!
 //! [`Rules`] have no schedules with a start and an end: a run may begin in any configuration and
-//! never rests. But the domains of a process's variables are finite, so that all configurations can
-//! be looked at, reached or not. What is asked of them are not states at the end of a schedule but
-//! laws of the whole [`Space`], each decided for every start at once:
+//! never rests. But the domains of a process's variables are finite, so all configurations can be
+//! explored, reachable or not. Instead of properties of states there are laws of the whole
+//! [`Space`], each decided for every start at once:
 //!
-//! - some process can move: no configuration is terminal;
+//! - a process can move: no configuration is terminal;
 //! - normal within n rounds, under any daemon (stabilizing-2014 Theorem 4.1 with D = n-1);
-//! - it recovers: no weakly fair daemon keeps it for ever from a configuration in which a wave
-//!   starts cleanly and everybody has joined;
-//! - closure: from any configuration in which a wave starts cleanly (INC) on, at most l tokens and
-//!   at most l inside (Theorem 4.2);
-//! - nobody starves: no weakly fair daemon goes round for ever without the privilege of some
-//!   process (Theorems 4.3 and 4.5);
-//! - sometimes a slot in use, from INC on, so that closure says something.
+//! - recovery: no weakly fair daemon avoids forever all configurations in which a wave starts
+//!   cleanly and every process has joined;
+//! - closure: after any configuration in which a wave starts cleanly (INC), at most l tokens and at
+//!   most l inside (Theorem 4.2);
+//! - no starvation: no weakly fair daemon runs forever without the privilege of some process
+//!   (Theorems 4.3 and 4.5);
+//! - some process is inside at some time after INC, so that closure is not vacuous.
 //!
-//! That k are inside at once is told and not checked: the paper does not promise it. On a path and
-//! on a star of 3 one token is used up before the next is sent, so that with l = 2 never more than
-//! one is inside; on a triangle two are.
+//! Whether k are inside at once is reported and not checked: the paper does not promise it. On a
+//! path and on a star of 3, one token is used up before the next is sent, so with l = 2 at most one
+//! is inside; on a triangle two are.
 //!
-//! `space.rs` numbers the configurations, `laws.rs` decides. A counterexample begins where nothing
-//! says that a run begins, so it tells its first configuration.
+//! `space.rs` numbers the configurations, `laws.rs` decides the laws. A counterexample may begin in
+//! any configuration, so it includes its first one.
 
 pub mod laws;
 pub mod space;
@@ -49,8 +49,7 @@ pub const PROPERTIES: [&str; 7] = [
     SometimesK::SOMEBODY,
 ];
 
-/// Explores `R` on that network. A property that a limit left no time for is not among those of the
-/// outcome.
+/// Explores `R` on that network. The outcome omits properties that a limit left no time for.
 pub fn explore_rules<R: Rules>(
     graph: &Arc<Graph>,
     k: u32,
@@ -72,7 +71,7 @@ pub fn explore_rules<R: Rules>(
         outcome.states = (0..space.size()).map(|number| space.steps(number)).sum();
         for name in PROPERTIES {
             let finding = check(&space, name, &mut outcome);
-            // What was found while everything came to a stop is not to be trusted.
+            // A result that was found while a limit took effect is not valid.
             if space.stopped().is_some() {
                 break;
             }
@@ -88,13 +87,13 @@ pub fn explore_rules<R: Rules>(
 fn check<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) -> Finding {
     let k = space.setups[0].k;
     match name {
-        SOMEBODY_CAN_MOVE => wrong(space, name, stuck(space)),
+        SOMEBODY_CAN_MOVE => finding(space, name, stuck(space)),
         NORMAL_IN_TIME => {
             let normal = |number: usize| space.surveys[number].normal;
             let most = laws::rounds_until(space, normal);
             outcome.depth = most.unwrap_or(0);
             let late = most.is_none_or(|most| most > space.processes());
-            wrong(
+            finding(
                 space,
                 name,
                 late.then(|| laws::walk_avoiding(space, normal, space.processes())).flatten(),
@@ -104,15 +103,15 @@ fn check<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) 
             let stable =
                 |number: usize| space.surveys[number].start && space.surveys[number].joined;
             let never = laws::fair_cycle(space, |from, edge| !stable(from) && !stable(edge.to));
-            cycle(space, name, never.or_else(|| standstill(space, |number| !stable(number))))
+            cycle(space, name, never.or_else(|| terminal(space, |number| !stable(number))))
         }
-        AT_MOST_L_TOKENS => wrong(space, name, from_a_start(space, |survey| survey.tokens > k)),
-        AtMostK::NAME => wrong(space, name, from_a_start(space, |survey| survey.privileged > k)),
+        AT_MOST_L_TOKENS => finding(space, name, from_a_start(space, |survey| survey.tokens > k)),
+        AtMostK::NAME => finding(space, name, from_a_start(space, |survey| survey.privileged > k)),
         fair::NAME => {
             let starves =
                 |at: usize| laws::fair_cycle(space, |_, edge| edge.privileged >> at & 1 == 0);
             let starved = (0..space.processes()).find_map(starves);
-            cycle(space, name, starved.or_else(|| standstill(space, |_| true)))
+            cycle(space, name, starved.or_else(|| terminal(space, |_| true)))
         }
         SometimesK::SOMEBODY => {
             let inside = |number: usize| space.surveys[number].privileged;
@@ -123,8 +122,8 @@ fn check<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) 
     }
 }
 
-/// A way into a configuration in which nobody can move: from the clean start if there is one, else
-/// the configuration itself.
+/// A walk to a terminal configuration: from the clean start if there is one, else the configuration
+/// itself.
 fn stuck<R: Rules>(space: &Space<R>) -> Option<Walk> {
     let number = laws::terminal(space)?;
     let terminal = |number: usize| space.enabled(number) == 0;
@@ -134,7 +133,7 @@ fn stuck<R: Rules>(space: &Space<R>) -> Option<Walk> {
     )
 }
 
-/// The shortest way from a configuration of INC to one that looks like that.
+/// The shortest walk from a configuration of INC to one that satisfies `is`.
 fn from_a_start<R: Rules>(space: &Space<R>, is: impl Fn(&Survey) -> bool) -> Option<Walk> {
     laws::shortest_walk(space, starts(space), |number| is(&space.surveys[number]), |_, _| true)
 }
@@ -144,28 +143,33 @@ fn starts<R: Rules>(space: &Space<R>) -> impl Iterator<Item = usize> + '_ {
     (0..space.size()).filter(|&number| space.surveys[number].start)
 }
 
-/// One of those configurations in which nobody can move: a run that comes there is in it for ever.
-fn standstill<R: Rules>(space: &Space<R>, is: impl Fn(usize) -> bool) -> Option<Walk> {
+/// A terminal configuration that satisfies `is`: a run that reaches it stays there forever.
+fn terminal<R: Rules>(space: &Space<R>, is: impl Fn(usize) -> bool) -> Option<Walk> {
     (0..space.size()).find(|&number| space.enabled(number) == 0 && is(number)).map(Walk::at)
 }
 
 fn cycle<R: Rules>(space: &Space<R>, name: &'static str, walk: Option<Walk>) -> Finding {
     let cycle = walk.as_ref().filter(|walk| !walk.steps.is_empty()).map(|_| 0);
-    Finding { cycle, ..wrong(space, name, walk) }
+    Finding { cycle, ..finding(space, name, walk) }
 }
 
-/// It does not hold if there is such a way.
-fn wrong<R: Rules>(space: &Space<R>, name: &'static str, walk: Option<Walk>) -> Finding {
+/// The finding for a property that is violated if there is such a walk.
+fn finding<R: Rules>(space: &Space<R>, name: &'static str, walk: Option<Walk>) -> Finding {
     let Some(walk) = walk else { return Finding::holds(name) };
     let everybody = (1u32 << space.processes()) - 1;
     let from = Some(print_states(space, walk.from, everybody));
-    Finding { holds: false, counterexample: Some(tell(space, &walk)), from, ..Finding::holds(name) }
+    Finding {
+        holds: false,
+        counterexample: Some(schedule_of(space, &walk)),
+        from,
+        ..Finding::holds(name)
+    }
 }
 
-/// A way in the words of a scenario.
-fn tell<R: Rules>(space: &Space<R>, walk: &Walk) -> Vec<ScheduleStep> {
+/// A walk as steps of a scenario.
+fn schedule_of<R: Rules>(space: &Space<R>, walk: &Walk) -> Vec<ScheduleStep> {
     let mut at = walk.from;
-    let mut told = Vec::new();
+    let mut steps = Vec::new();
     for edge in &walk.steps {
         let mover = |process: usize| {
             let action = space.taken(at, *edge, process)?;
@@ -174,13 +178,13 @@ fn tell<R: Rules>(space: &Space<R>, walk: &Walk) -> Vec<ScheduleStep> {
         let movers: Vec<(NodeId, Option<String>)> =
             (0..space.processes()).filter_map(mover).collect();
         let states = print_states(space, edge.to, edge.movers).join("; ");
-        told.push(ScheduleStep { step: Act::Move(Movers::These(movers)), message: Some(states) });
+        steps.push(ScheduleStep { step: Act::Move(Movers::These(movers)), message: Some(states) });
         at = edge.to;
     }
-    told
+    steps
 }
 
-/// The states of those processes.
+/// The states of those processes, one line each.
 fn print_states<R: Rules>(space: &Space<R>, number: usize, whose: u32) -> Vec<String> {
     let all = space.setups.iter().zip(space.states(number));
     let wanted = all.filter(|(setup, _)| whose >> setup.me.0 & 1 == 1);

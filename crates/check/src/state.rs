@@ -1,8 +1,7 @@
-//! Everything at one moment.
+//! A state of the model: all processes, clients and channels at one moment.
 //!
-//! Millions of these are made, compared and hashed a second, so what they share is shared (a step
-//! changes one process), what is small lies inline, and what an unchanged process says of itself is
-//! asked for once.
+//! Millions of states are created, compared and hashed per second. So states share what is equal (a
+//! step changes one process), keep small things inline, and observe an unchanged process only once.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -16,43 +15,45 @@ use crate::ghost::Ghost;
 use crate::log::Log;
 use crate::symmetry::Renamings;
 
-/// A row with an element a process.
+/// A list with one element per process.
 pub type PerProcess<T> = SmallVec<[T; 4]>;
 
-/// Everything at one moment.
+/// A state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State<P: Protocol> {
-    /// The processes; shared with the states before in which they were the same.
+    /// The processes; shared with earlier states in which they were the same.
     pub processes: PerProcess<Arc<Process<P>>>,
-    /// Their clients.
+    /// The clients of each process.
     pub clients: PerProcess<Client>,
-    /// What is on its way: channel by channel, in the order of sending; where that order is nothing
-    /// to anybody, in one that depends on the messages alone.
+    /// The messages in flight, channel by channel in the order of sending; in unordered channels,
+    /// in an order that depends on the messages only.
     pub in_flight: Vec<InFlight<P>>,
-    /// Timers that run, in order.
+    /// The armed timers, in order.
     pub timers: Vec<(NodeId, P::Timer)>,
-    /// Who has crashed for good; in that order where news come in order, else in the order of ids.
+    /// The processes that crashed permanently: in the order of crashes if notifications come in
+    /// that order, else in the order of ids.
     pub crashed: SmallVec<[NodeId; 4]>,
-    /// Who is down and will come back.
+    /// The processes that are down and will restart.
     pub down: SmallVec<[NodeId; 4]>,
-    /// Who does not know of which crash yet, of whom in which incarnation; in order.
+    /// The pending crash notifications, sorted: the process to notify, the crashed process, and its
+    /// incarnation.
     pub pending: SmallVec<[(NodeId, NodeId, u8); 2]>,
-    /// The agreed log of crashes and returns, where there is one.
+    /// The agreed log of crashes and returns, if there is one.
     pub log: Log,
-    /// What has been used up of the bounds.
+    /// The part of the bounds that is used up.
     pub spent: Spent,
-    /// Whether a grant made more units in use than anybody believed to be there, or let somebody in
-    /// who was inside.
+    /// Whether a grant made more slots in use than any process believes to exist, or was the second
+    /// of a process that may hold one.
     pub over_capacity: bool,
-    /// An input that a process refused.
+    /// The last input refused by a process.
     pub refused: Option<(NodeId, Refusal)>,
-    /// What checkers remember of the schedule.
+    /// What the property checkers remember of the schedule.
     pub ghost: Arc<Hashed<Ghost>>,
-    /// Renamings that make no difference, if the search uses them.
+    /// The renamings for symmetry reduction, if used.
     pub renamings: NotCompared<Option<Renamings>>,
 }
 
-/// Something that a state carries and that is the same in all of them.
+/// A value that all states share, so that it is neither compared nor hashed.
 #[derive(Clone, Debug)]
 pub struct NotCompared<T>(pub T);
 
@@ -73,65 +74,65 @@ impl<T> Hash for NotCompared<T> {
 pub struct Spent {
     /// Requests withdrawn.
     pub withdrawals: u8,
-    /// Processes that went down to come back.
+    /// Crashes with a restart.
     pub restarts: u8,
     /// Messages lost.
     pub losses: u8,
-    /// Messages doubled.
+    /// Messages duplicated.
     pub duplicates: u8,
-    /// Timers run out, if that is bounded.
+    /// Timers expired, if that is bounded.
     pub expiries: u8,
 }
 
-/// What a message says; shared by all states in which it is on its way.
+/// A message; shared by all states in which it is in flight.
 pub type Sent<P> = Arc<Hashed<<P as Protocol>::Message>>;
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InFlight<P: Protocol> {
-    /// From whom.
+    /// The sender.
     pub from: NodeId,
-    /// To whom.
+    /// The receiver.
     pub to: NodeId,
-    /// What it says.
+    /// The message.
     pub message: Sent<P>,
 }
 
 impl<P: Protocol> InFlight<P> {
-    /// Its channel.
+    /// The channel: sender and receiver.
     pub fn channel(&self) -> (NodeId, NodeId) {
         (self.from, self.to)
     }
 }
 
-/// One process, with what it says of itself.
+/// One process with its observation.
 #[derive(Clone, Debug)]
 pub struct Process<P: Protocol> {
-    /// The very protocol, and what it has on stable storage.
+    /// The protocol's state and its stable storage.
     memory: Hashed<(P, Option<P::Durable>)>,
-    /// What it says of itself.
+    /// The observation of the process.
     pub seen: Observation,
 }
 
 impl<P: Protocol> Process<P> {
-    /// A process as it is now.
+    /// A process in that state.
     pub fn new(protocol: P, stored: Option<P::Durable>) -> Self {
         let seen = protocol.observe();
         Self { memory: Hashed::new((protocol, stored)), seen }
     }
 
-    /// The very protocol.
+    /// The protocol's state.
     pub fn protocol(&self) -> &P {
         &self.memory.value.0
     }
 
-    /// What it has on stable storage.
+    /// The stable storage.
     pub fn stored(&self) -> Option<&P::Durable> {
         self.memory.value.1.as_ref()
     }
 }
 
-/// What a process says of itself follows from the rest.
+/// The observation is a function of the rest, so it is not compared.
 impl<P: Protocol> PartialEq for Process<P> {
     fn eq(&self, other: &Self) -> bool {
         self.memory == other.memory
@@ -146,23 +147,23 @@ impl<P: Protocol> Hash for Process<P> {
     }
 }
 
-/// 64 bits of anything, the same in every run: twice as fast as the standard library's hasher, and
-/// the search uses the same one.
+/// A 64-bit hash, the same in every run: twice as fast as the standard library's hasher, and the
+/// one that the search uses.
 pub(crate) fn digest(value: &impl Hash) -> u64 {
     RandomState::with_seeds(0x6b67_6174_6531, 0x6b67_6174_6532, 0x6b67_6174_6533, 0x6b67_6174_6534)
         .hash_one(value)
 }
 
-/// Something that is shared by many states, hashed once.
+/// A value that many states share, hashed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashed<T> {
     pub(crate) digest: u64,
-    /// It.
+    /// The value.
     pub value: T,
 }
 
 impl<T: Hash> Hashed<T> {
-    /// Hashes it.
+    /// Hashes the value.
     pub fn new(value: T) -> Self {
         Self { digest: digest(&value), value }
     }
@@ -175,34 +176,34 @@ impl<T> Hash for Hashed<T> {
 }
 
 impl<P: Protocol> State<P> {
-    /// The processes, in order.
+    /// The ids of the processes, in order.
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<P> {
         (0..u32::try_from(self.processes.len()).expect("few")).map(NodeId)
     }
 
-    /// Whether a process takes part now.
+    /// Whether a process is up.
     pub fn is_up(&self, node: NodeId) -> bool {
         !self.crashed.contains(&node) && !self.down.contains(&node)
     }
 
-    /// Where a process stands.
+    /// The phase of a process.
     pub fn phase(&self, node: NodeId) -> Phase {
         self.processes[node.index()].seen.phase
     }
 
-    /// Whether a client of `node` waits, which is not lost with its process.
+    /// Whether a client of `node` waits and is not gone with its process.
     pub fn waits(&self, node: NodeId) -> bool {
         !self.clients[node.index()].waiting.is_empty() && !self.crashed.contains(&node)
     }
 
-    /// Lets the checkers' memory take note of something.
+    /// Updates the ghost state.
     pub(crate) fn note(&mut self, note: impl FnOnce(&mut Ghost)) {
         let mut ghost = self.ghost.value.clone();
         note(&mut ghost);
         self.ghost = Arc::new(Hashed::new(ghost));
     }
 
-    /// Units that are in use, where k is believed to be that.
+    /// The slots in use, for a process that believes in this k.
     pub fn slots_in_use(&self, k: u32) -> u32 {
         self.clients.iter().flat_map(|client| &client.inside).map(|held| held.slots_in_use(k)).sum()
     }

@@ -1,11 +1,11 @@
-//! Symmetry: states that differ only in the names of their processes count as one.
+//! Symmetry reduction: states that differ only by a renaming of processes count as one.
 //!
-//! Sound where the algorithm does not compare names ([`Protocol::renamed`]), for renamings that
-//! leave the network and the bounds as they are: then whatever can happen in a state can happen,
-//! under other names, in every state that it stands for, and every property says the same of both.
-//! The search visits the first state of each kind that it meets, so that a counterexample is a
-//! schedule as it can happen. A schedule without end cannot be checked that way: what goes round
-//! among kinds need not go round among states.
+//! It is sound where the algorithm does not compare names ([`Explorable::renamed`]), for renamings
+//! that preserve the network and the bounds: then whatever can happen in a state can happen,
+//! renamed, in every state of its class, and every property has the same value in both. The search
+//! visits the first state of each class that it meets, so a counterexample is a schedule that can
+//! happen. Infinite schedules cannot be checked this way: a cycle of classes need not be a cycle of
+//! states.
 
 use std::sync::Arc;
 
@@ -15,31 +15,31 @@ use crate::bounds::Bounds;
 use crate::model::ProtocolModel;
 use crate::state::{Hashed, InFlight, Process, State, digest};
 
-/// Renamings: for each, the new name of every process. The first one changes nothing.
+/// Renamings: for each, the new name of every process. The first one is the identity.
 pub type Renamings = Arc<[Vec<NodeId>]>;
 
-/// Why a world has no symmetry that may be used. Each text says what to do.
+/// Why symmetry reduction cannot be used. Each message says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSymmetry {
     /// The algorithm compares names.
     #[error(
-        "this protocol compares names in this setting, so that another naming is another run: leave out --symmetry, or choose tree-token with k = 1"
+        "this protocol compares names in this setting, so renamed states differ: leave out --symmetry, or choose tree-token with k = 1"
     )]
     Names,
-    /// No renaming leaves everything as it is.
+    /// Only the identity preserves the network and the bounds.
     #[error(
-        "no two processes of this network and these bounds can change places: leave out --symmetry, or choose --graph star"
+        "no two processes of this network and these bounds are interchangeable: leave out --symmetry, or choose --graph star"
     )]
     None,
-    /// Losses are told in an order and mended by name.
-    #[error("processes lost for good are mended by name: leave out --symmetry or --crashes")]
-    Losses,
+    /// Permanent crashes are reported in an order and repaired by name.
+    #[error("permanent crashes are repaired by name: leave out --symmetry or --crashes")]
+    Crashes,
 }
 
-/// The renamings under which a world looks the same.
+/// The renamings that preserve the model.
 pub fn of<P: Explorable>(model: &ProtocolModel<P>) -> Result<Renamings, NoSymmetry> {
     if model.bounds.crashes > 0 {
-        return Err(NoSymmetry::Losses);
+        return Err(NoSymmetry::Crashes);
     }
     let graph = model.setup.graph.as_deref();
     let mut renamings = Vec::new();
@@ -56,12 +56,12 @@ pub fn of<P: Explorable>(model: &ProtocolModel<P>) -> Result<Renamings, NoSymmet
     if renamings.len() < 2 { Err(NoSymmetry::None) } else { Ok(renamings.into()) }
 }
 
-/// Of all namings of a state, the one with the least fingerprint.
+/// The representative of a state's class: the renaming with the smallest fingerprint.
 pub(crate) fn representative<P: Explorable>(state: &State<P>) -> State<P> {
     let Some(renamings) = &state.renamings.0 else { return state.clone() };
     let all =
-        renamings.iter().map(|names| renamed(state, names).expect("names do not matter here"));
-    all.min_by_key(digest).expect("at least the names that it has")
+        renamings.iter().map(|names| renamed(state, names).expect("the model has symmetries"));
+    all.min_by_key(digest).expect("at least the identity")
 }
 
 fn permutations(names: &mut [NodeId], from: usize, each: &mut impl FnMut(&[NodeId])) {
@@ -75,7 +75,7 @@ fn permutations(names: &mut [NodeId], from: usize, each: &mut impl FnMut(&[NodeI
     }
 }
 
-/// Whether a renaming leaves the network and its root as they are.
+/// Whether a renaming preserves the network and its root.
 fn fits(graph: &Graph, names: &[NodeId]) -> bool {
     let nodes = || (0..graph.nodes()).map(NodeId);
     let name = |node: NodeId| names[node.index()];
@@ -86,7 +86,7 @@ fn fits(graph: &Graph, names: &[NodeId]) -> bool {
         })
 }
 
-/// Whether those that change places ask equally often.
+/// Whether exchanged processes have the same number of requests.
 fn same_entries(bounds: &Bounds, names: &[NodeId]) -> bool {
     names
         .iter()
@@ -94,7 +94,7 @@ fn same_entries(bounds: &Bounds, names: &[NodeId]) -> bool {
         .all(|(old, new)| bounds.entries_of(old) == bounds.entries_of(new.index()))
 }
 
-/// The same state under other names.
+/// The state under a renaming; none if the algorithm compares names.
 fn renamed<P: Explorable>(state: &State<P>, names: &[NodeId]) -> Option<State<P>> {
     let name = |node: NodeId| names[node.index()];
     let mut renamed = state.clone();
@@ -111,7 +111,7 @@ fn renamed<P: Explorable>(state: &State<P>, names: &[NodeId]) -> Option<State<P>
         let message = Arc::new(Hashed::new(P::message_renamed(&in_flight.message.value, names)?));
         *in_flight = InFlight { from: name(in_flight.from), to: name(in_flight.to), message };
     }
-    renamed.in_flight.sort_by_key(InFlight::channel); // Keeps the order within a channel.
+    renamed.in_flight.sort_by_key(InFlight::channel); // Stable: keeps the order within a channel.
     for timer in &mut renamed.timers {
         timer.0 = name(timer.0);
     }

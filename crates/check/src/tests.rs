@@ -1,5 +1,5 @@
-//! Every schedule of small systems: repaired, all properties hold; as printed, the checker finds
-//! the defect by itself.
+//! Every schedule of small systems: repaired protocols satisfy all properties; as printed, the
+//! model checker finds each defect without help.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn model<P: Explorable>(
     ProtocolModel::new(setup, Bounds { crashes, tolerates, ..Bounds::new(entries) })
 }
 
-/// Every state was visited and every property holds.
+/// Asserts that every state was visited and every property holds.
 fn all_hold(outcome: &Outcome) {
     assert!(outcome.complete, "{outcome:?}");
     for finding in &outcome.properties {
@@ -80,36 +80,36 @@ fn breaks<P: Explorable>(
     printed: Defects,
     property: &'static str,
 ) {
-    // By that property alone: another may be broken by a shorter schedule.
+    // Only that property is checked: another may be violated by a shorter schedule.
     let model = model::<P>(nodes, k, entries, crashes, printed).checking([property]);
     let outcome = explore_model(model, Order::Breadth);
     assert_eq!(broken(&outcome), [property], "{outcome:?}");
 }
 
-/// Raymond is Ricart and Agrawala's algorithm for k = 1; the numbers of states are pinned, so that
-/// a change of the world shows.
+/// Raymond is Ricart and Agrawala's algorithm for k = 1. The numbers of states are pinned, so that
+/// a change of the model shows.
 #[test]
 fn raymond_holds() {
     assert_eq!(holds::<Permission<Direct>>(3, 1, 2, 0).unique, 25_674);
     assert_eq!(holds::<Permission<Direct>>(3, 2, 1, 0).unique, 7_228);
 }
 
-/// With a crash that everybody learns of at any time.
+/// With one crash, of which each process is notified at any time.
 #[test]
-fn crashes_are_borne() {
+fn crashes_are_tolerated() {
     holds::<Permission<Direct>>(3, 1, 1, 1);
     holds::<Permission<Tree>>(3, 1, 1, 1);
     holds::<Permission<Sta>>(3, 1, 1, 1);
 }
 
-/// Without suspicions, which every schedule would make wrong.
+/// Without suspicions, which would be false in some schedule.
 #[test]
 fn timer_free_holds() {
     holds::<TimerFree>(3, 1, 1, 0);
     holds::<TimerFree>(2, 1, 3, 0);
 }
 
-/// From the printed code alone.
+/// The model checker finds each printed defect from the code alone.
 #[test]
 fn printed_defects_are_found() {
     breaks::<Permission<Tree>>(2, 1, 2, 0, defects::D1, EveryoneServed::NAME);
@@ -121,8 +121,8 @@ fn printed_defects_are_found() {
     breaks::<TimerFree>(2, 1, 1, 0, timer_free::defects::T4, EveryoneServed::NAME);
 }
 
-/// The two that need four processes: who asks how often is chosen so that the search is short.
-/// Breadth first gives a shortest schedule.
+/// The two defects that need four processes. The numbers of requests keep the search short. Breadth
+/// first gives a shortest schedule.
 #[test]
 fn printed_defects_of_four_processes_are_found() {
     let run = |k, entries: &[u32], crashes, printed, checked| {
@@ -143,18 +143,18 @@ fn printed_defects_of_four_processes_are_found() {
     assert_eq!(run(1, &[2, 0], 1, defects::D3, LIVENESS), (LIVENESS.to_vec(), vec![22]));
 }
 
-/// The checkers of means find them too, each by itself: a permission that counts for another
-/// request or beside a crash, a later request that goes first.
+/// The property checkers of mechanisms find them too, each on its own: a permission that counts for
+/// another request or after a crash, a later request that is granted first.
 #[test]
-fn printed_defects_are_found_by_their_means() {
+fn printed_defects_are_found_by_their_mechanism() {
     breaks::<Permission<Direct>>(3, 1, 1, 1, defects::D4, Permissions::NAME);
     breaks::<Permission<Direct>>(3, 1, 1, 1, defects::D4, EntryOrder::NAME);
     breaks::<TimerFree>(3, 2, 2, 0, timer_free::defects::T2, Permissions::NAME);
     breaks::<Permission<Sta>>(3, 1, 1, 0, defects::D9, EntryOrder::NAME);
 }
 
-/// R1 makes two tokens: one in use, one on its way. Repaired, there is one; and if that checker is
-/// switched off, none is asked.
+/// R1 creates two tokens, one in use and one in flight. Repaired, there is one; with that property
+/// switched off, nothing is reported.
 #[test]
 fn a_second_token_is_found() {
     let graph = Graph::new(2, &[(NodeId(0), NodeId(1))], NodeId(0)).expect("a tree");
@@ -171,9 +171,9 @@ fn a_second_token_is_found() {
     assert!(repaired.complete && !wrong(&repaired), "{repaired:?}");
 }
 
-/// A search that is cut off says so.
+/// A search that is stopped by a limit reports the limit.
 #[test]
-fn bounds_are_told() {
+fn limits_are_reported() {
     let bounds = Bounds { channels: Channels::Unordered, ..Bounds::new(4) };
     let run = |nodes, limits| {
         let found = explore::<Permission<Direct>>(
@@ -193,17 +193,17 @@ fn bounds_are_told() {
     assert_eq!(run(3, no_room), (false, Some(Stopped::Memory)));
 }
 
-/// The planted bug of non-vacuity: if nobody ever asks, everything holds but that k are inside some
-/// time.
+/// The planted bug of non-vacuity: if no client ever asks, every property holds except that k are
+/// inside at some time.
 #[test]
-fn nothing_shown_is_told() {
+fn a_vacuous_search_is_reported() {
     let outcome = search::<Permission<Direct>>(2, 1, 0, 0, Defects::NONE, Order::Depth);
     let broken: Vec<&str> =
         outcome.properties.iter().filter(|f| !f.holds).map(|f| f.name).collect();
     assert_eq!((outcome.complete, broken), (true, vec![properties::K_INSIDE]));
 }
 
-/// The planted bug of refusals: a crash that is told to a process that takes no such news.
+/// The planted bug of refusals: a crash notification to a process that takes none.
 #[test]
 fn a_refusal_is_caught() {
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,5 @@
-//! Strongly connected components with a cycle in them (Tarjan 1972), without recursion: schedules
-//! are long.
+//! Strongly connected components that contain a cycle (Tarjan 1972), without recursion, because
+//! schedules are long.
 
 const NEW: u32 = u32::MAX;
 
@@ -11,8 +11,8 @@ struct Search {
     next: u32,
 }
 
-/// The components of the states 0, 1, .. that `belongs` chooses, each sorted; those without a cycle
-/// are left out. `edges` tells where the steps of a state lead.
+/// The components of those states 0, 1, .. for which `belongs` holds, each sorted; components
+/// without a cycle are left out. `edges` returns the successors of a state.
 pub(crate) fn of<I: Iterator<Item = u32>>(
     states: u32,
     edges: impl Fn(u32) -> I,
@@ -81,7 +81,7 @@ impl Search {
         self.on_stack[state as usize] = true;
     }
 
-    /// Takes the component of `root` off the stack.
+    /// Pops the component of `root` off the stack.
     fn leave(&mut self, root: u32) -> Vec<u32> {
         let place = self.stack.iter().rposition(|&state| state == root).expect("it was entered");
         let mut component = self.stack.split_off(place);

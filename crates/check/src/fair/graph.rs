@@ -1,4 +1,4 @@
-//! All states and steps, numbered: what the search for cycles needs to know of them.
+//! All states and steps, numbered, as the search for cycles needs them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,8 +12,8 @@ use crate::model::ProtocolModel;
 use crate::properties;
 use crate::state::digest;
 
-/// A step: where it leads, which of the actions of its state it is, and what it makes happen, if
-/// that must happen in the end.
+/// A step: its target, the index of its action among those of the state, and its fairness class, if
+/// fairness demands it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub(super) to: u32,
@@ -24,13 +24,14 @@ pub(super) struct Edge {
 /// All states, by number.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    /// The steps of each state: where they begin among all steps.
+    /// The index of each state's first step among all steps.
     first: Vec<usize>,
     edges: Vec<Edge>,
-    /// Who waits in each state, a bit a process; nobody where more has failed than is borne.
+    /// The waiting processes in each state, one bit each; none where more has failed than the
+    /// protocol tolerates.
     waiting: Vec<u16>,
-    /// From which state each was first reached, and by which of its actions; the first one from
-    /// itself.
+    /// The state from which each was first reached, and the index of the action; the initial state
+    /// is reached from itself.
     pub(super) reached: Vec<(u32, u32)>,
 }
 
@@ -92,7 +93,7 @@ impl Graph {
         self.edges(state).iter().any(|edge| edge.class == Some(class))
     }
 
-    /// What can happen in every state of a component.
+    /// The classes that are enabled in every state of a component.
     pub(super) fn always_possible(&self, component: &[u32]) -> Vec<u32> {
         let mut classes: Vec<u32> =
             self.edges(component[0]).iter().filter_map(|edge| edge.class).collect();
@@ -102,19 +103,20 @@ impl Graph {
         classes
     }
 
-    /// Whether something happens on a step inside a component (sorted).
+    /// Whether a class happens on a step inside a component (sorted).
     pub(super) fn happens_inside(&self, component: &[u32], class: u32) -> bool {
         component.iter().any(|&state| self.step_inside(component, state, class).is_some())
     }
 
-    /// A step from `state` inside a component (sorted) by which that happens.
+    /// A step of that class from `state` inside a component (sorted).
     pub(super) fn step_inside(&self, component: &[u32], state: u32, class: u32) -> Option<Edge> {
         let inside = |edge: &&Edge| component.binary_search(&edge.to).is_ok();
         self.edges(state).iter().find(|edge| edge.class == Some(class) && inside(edge)).copied()
     }
 }
 
-/// What must happen in the end if it can all the time, by name; none for what need not.
+/// The fairness class of an action: what must happen eventually if it stays enabled; none if
+/// fairness does not demand it.
 fn class<P: Explorable>(model: &ProtocolModel<P>, action: &ActionOf<P>) -> Option<u64> {
     match action {
         Action::Message(_, Fate::Arrives, (from, to, message)) => match model.bounds.channels {

@@ -1,5 +1,5 @@
-//! Planted schedules without end: one that starves somebody is found, one that is unfair is not
-//! held against a protocol.
+//! Planted infinite schedules: one that starves a process is found, an unfair one is not held
+//! against a protocol.
 
 use kgate_core::{
     Explorable, GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
@@ -17,8 +17,8 @@ enum Ball {
 }
 kgate_core::kinds!(Ball { Thrown => "thrown", Grant => "grant" });
 
-/// Who asks throws a ball to the next process, which throws it back, and so on. Process 1 also
-/// answers the first one with a grant, if `GRANTS`.
+/// A process that asks throws a ball to the other one, which throws it back, and so on. With
+/// `GRANTS`, process 1 also answers the first ball with a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Throw<const GRANTS: bool> {
     me: NodeId,
@@ -47,8 +47,8 @@ impl<const GRANTS: bool> Protocol for Throw<GRANTS> {
                 out.send(other, Ball::Thrown);
             }
             Input::Deliver { message: Ball::Thrown, .. } => {
-                // The grant goes with another message that is on its way all the time until it is
-                // handed over.
+                // The grant is sent beside another message, which is in flight until it is
+                // delivered.
                 if GRANTS && self.me == NodeId(1) && self.grants == 0 {
                     self.grants = 1;
                     out.send(other, Ball::Grant);
@@ -84,8 +84,8 @@ fn throw<const GRANTS: bool>(channels: crate::Channels) -> Finding {
     finding
 }
 
-/// The planted bug: messages fly to and fro for ever and nobody is ever granted anything. Nothing
-/// is quiet, so no other checker sees it.
+/// The planted bug: messages go back and forth forever and no request is ever granted. Events never
+/// end, so no other checker sees it.
 #[test]
 fn an_endless_exchange_that_starves_is_found() {
     let found = throw::<false>(crate::Channels::Fifo);
@@ -93,7 +93,7 @@ fn an_endless_exchange_that_starves_is_found() {
         .counterexample
         .expect("it starves")
         .iter()
-        .map(|told| told.step.to_string())
+        .map(|entry| entry.step.to_string())
         .collect();
     assert_eq!(
         (steps, found.cycle),
@@ -108,17 +108,17 @@ fn an_endless_exchange_that_starves_is_found() {
     assert!(whole.properties.iter().all(|finding| finding.counterexample.is_none()), "{whole:?}");
 }
 
-/// The only cycles in which the process waits leave a grant undelivered for ever: they are not
-/// fair, and nothing is wrong.
+/// The only cycles in which the process waits leave a grant undelivered forever: they are unfair,
+/// so nothing is wrong.
 #[test]
 fn an_unfair_cycle_is_no_starvation() {
     assert!(throw::<true>(crate::Channels::Unordered).holds);
     assert!(throw::<true>(crate::Channels::Fifo).holds);
 }
 
-/// A search that was cut off does not say that all is well.
+/// A search stopped by a limit does not claim that the property holds.
 #[test]
-fn a_cut_off_search_says_so() {
+fn a_limited_search_reports_its_limit() {
     let limits = Limits { states: Some(1), ..Limits::default() };
     let (_, stopped, _) = search(
         &ProtocolModel::<Throw<false>>::new(Setup::new(2, 1), Bounds::new(1)).with_limits(limits),

@@ -1,5 +1,5 @@
-//! A fair component as a schedule: the way there, and once around so that everything happens that
-//! must.
+//! A fair component as a schedule: the path to it, and once around it so that everything happens
+//! that fairness demands.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,19 +10,19 @@ use super::graph::{Edge, Graph};
 use crate::explore::{self, ScheduleStep};
 use crate::model::ProtocolModel;
 
-/// The schedule, and the place at which its cycle begins.
+/// The schedule, and the index at which its cycle begins.
 pub(super) fn around<P: Explorable>(
     model: &ProtocolModel<P>,
     graph: &Graph,
     component: &[u32],
 ) -> (Vec<ScheduleStep>, usize) {
-    let entry = component[0]; // The lowest number: the nearest.
-    let mut actions = way_to(graph, entry);
+    let entry = component[0]; // The lowest number is the nearest.
+    let mut actions = path_to(graph, entry);
     let cycle = actions.len();
     let mut at = entry;
-    for class in all_classes(graph, component) {
-        // Where it cannot happen nothing is owed; where it can everywhere, it happens on a step
-        // inside.
+    for class in possible_classes(graph, component) {
+        // A class that is disabled in some state owes nothing; a class enabled everywhere happens
+        // on a step inside.
         let excused = component
             .iter()
             .find(|&&state| !graph.edges(state).iter().any(|e| e.class == Some(class)));
@@ -45,10 +45,10 @@ pub(super) fn around<P: Explorable>(
         at = edge.to;
     }
     go(graph, component, &mut at, entry, &mut actions);
-    (tell(model, &actions), cycle)
+    (schedule_of(model, &actions), cycle)
 }
 
-fn all_classes(graph: &Graph, component: &[u32]) -> Vec<u32> {
+fn possible_classes(graph: &Graph, component: &[u32]) -> Vec<u32> {
     let mut classes: Vec<u32> =
         graph.edges(component[0]).iter().filter_map(|edge| edge.class).collect();
     classes.sort_unstable();
@@ -57,7 +57,7 @@ fn all_classes(graph: &Graph, component: &[u32]) -> Vec<u32> {
 }
 
 /// The actions by which a state was first reached.
-fn way_to(graph: &Graph, state: u32) -> Vec<u32> {
+fn path_to(graph: &Graph, state: u32) -> Vec<u32> {
     let (mut at, mut actions) = (state, Vec::new());
     while at != 0 {
         let (from, action) = graph.reached[at as usize];
@@ -68,7 +68,7 @@ fn way_to(graph: &Graph, state: u32) -> Vec<u32> {
     actions
 }
 
-/// The shortest way inside a component.
+/// Appends the shortest path inside a component.
 fn go(graph: &Graph, component: &[u32], at: &mut u32, goal: u32, actions: &mut Vec<u32>) {
     let mut reached: BTreeMap<u32, (u32, u32)> = BTreeMap::from([(*at, (*at, 0))]);
     let mut todo = VecDeque::from([*at]);
@@ -92,8 +92,8 @@ fn go(graph: &Graph, component: &[u32], at: &mut u32, goal: u32, actions: &mut V
     *at = goal;
 }
 
-/// Numbered actions, from the first state on, in the words of a schedule.
-fn tell<P: Explorable>(model: &ProtocolModel<P>, numbers: &[u32]) -> Vec<ScheduleStep> {
+/// The actions of those indices, from the initial state on, as a schedule.
+fn schedule_of<P: Explorable>(model: &ProtocolModel<P>, numbers: &[u32]) -> Vec<ScheduleStep> {
     model.guard.release();
     let mut state = model.first_state();
     let mut schedule = Vec::new();
@@ -102,7 +102,7 @@ fn tell<P: Explorable>(model: &ProtocolModel<P>, numbers: &[u32]) -> Vec<Schedul
         model.actions(&state, &mut actions);
         let action = actions.swap_remove(number as usize);
         schedule.push(action.clone());
-        state = model.next_state(&state, action).expect("it was possible");
+        state = model.next_state(&state, action).expect("the action was enabled");
     }
-    explore::tell(model, schedule)
+    explore::schedule_of(model, schedule)
 }

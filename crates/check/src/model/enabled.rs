@@ -1,4 +1,4 @@
-//! What can happen next.
+//! The actions that are enabled in a state.
 
 use kgate_core::{Explorable, NodeId, Phase};
 use kgate_spec::Fate;
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::state::State;
 
 impl<P: Explorable> ProtocolModel<P> {
-    /// Everything that can happen next.
+    /// Appends every action that is enabled in `state`.
     pub(super) fn enabled_actions(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
         for node in state.ids() {
             if state.is_up(node) {
@@ -29,15 +29,15 @@ impl<P: Explorable> ProtocolModel<P> {
         self.notifications(state, actions);
     }
 
-    /// The k that a process believes in.
+    /// The k of a process's last notification.
     pub(super) fn known(&self, client: &Client) -> u32 {
         match client.resized {
             0 => self.setup.k,
-            heard => self.bounds.resizes[usize::from(heard) - 1],
+            notified => self.bounds.resizes[usize::from(notified) - 1],
         }
     }
 
-    /// Whether somebody more may ask at a process.
+    /// Whether another client of a process may ask.
     fn may_ask(&self, client: &Client, phase: Phase) -> bool {
         let (bounds, waiting) = (&self.bounds, client.waiting.len());
         if bounds.clients > 1 {
@@ -47,13 +47,13 @@ impl<P: Explorable> ProtocolModel<P> {
         waiting == 0 && (phase == Phase::Idle || bounds.asks_inside && phase == Phase::Holding)
     }
 
-    /// What clients may do at a process that takes part.
+    /// The actions of clients of a process that is up.
     fn client_actions(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
         let (bounds, client) = (&self.bounds, &state.clients[node.index()]);
         let phase = state.phase(node);
         if u32::from(client.asked) < bounds.entries_of(node.index()) && self.may_ask(client, phase)
         {
-            // Nobody can have more at once than the widest lane has.
+            // No request can be granted more slots than the widest lane has.
             let most = bounds.weight_max.min(self.known(client).div_ceil(self.setup.slots.lanes));
             actions.extend((1..=most).map(|weight| Action::Acquire(node, small(weight))));
         }
@@ -63,7 +63,7 @@ impl<P: Explorable> ProtocolModel<P> {
         actions.extend(client.inside.iter().map(|held| Action::Release(node, held.grant)));
     }
 
-    /// What may befall a process that takes part.
+    /// The crashes and changes of k of a process that is up.
     fn fault_actions(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
         let (bounds, client) = (&self.bounds, &state.clients[node.index()]);
         if let Some(&k) = bounds.resizes.get(usize::from(client.resized)) {
@@ -78,8 +78,8 @@ impl<P: Explorable> ProtocolModel<P> {
         }
     }
 
-    /// Whether enough is left without a process: where those that come back learn from others, one
-    /// that was always there.
+    /// Whether a process may go down: where a restarted process learns from others, one that was
+    /// always up must remain.
     fn may_go_down(&self, state: &State<P>, node: NodeId) -> bool {
         let always_up =
             |other: NodeId| state.is_up(other) && state.clients[other.index()].incarnation == 0;
@@ -88,7 +88,7 @@ impl<P: Explorable> ProtocolModel<P> {
             || state.ids().any(|other| other != node && always_up(other))
     }
 
-    /// What may happen to messages on their way.
+    /// The actions of messages in flight.
     fn message_actions(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
         let mut first = 0;
         for (place, in_flight) in state.in_flight.iter().enumerate() {
@@ -99,7 +99,7 @@ impl<P: Explorable> ProtocolModel<P> {
                 || !state.down.is_empty()
                     && self.bounds.down == Down::Kept
                     && state.down.contains(&in_flight.to)
-                // Of equal messages any is as good as another.
+                // Equal messages are interchangeable.
                 || state.in_flight[first..place].contains(in_flight)
             {
                 continue;
@@ -118,7 +118,7 @@ impl<P: Explorable> ProtocolModel<P> {
         }
     }
 
-    /// What may be told.
+    /// The pending notifications.
     fn notifications(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
         if self.bounds.notifications == CrashNotifications::Log {
             for node in state.ids().filter(|&node| state.is_up(node)) {

@@ -1,4 +1,4 @@
-//! What befalls processes and messages: losses, copies, crashes, returns, news of them, timers.
+//! Losses and duplicates of messages, crashes, restarts, notifications and timers.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ impl<P: Explorable> ProtocolModel<P> {
         self.handle(state, node, Input::Expire(timer));
     }
 
-    /// The process is gone for good: its client, its timers, what is on its way to it. What it has
-    /// sent still arrives.
+    /// Crashes a process permanently: its client, its timers and the messages to it are gone.
+    /// Messages that it has sent still arrive.
     pub(super) fn crash(&self, state: &mut State<P>, node: NodeId) {
         self.leave(state, node);
         state.note(|ghost| ghost.crashed(node));
@@ -51,7 +51,7 @@ impl<P: Explorable> ProtocolModel<P> {
         self.schedule_notifications(state, node);
     }
 
-    /// The process crashes and will come back.
+    /// Crashes a process that will restart.
     pub(super) fn go_down(&self, state: &mut State<P>, node: NodeId) {
         state.spent.restarts += 1;
         self.leave(state, node);
@@ -62,8 +62,8 @@ impl<P: Explorable> ProtocolModel<P> {
         }
     }
 
-    /// A process that was down is back: with what it had stored; or with nothing, as another
-    /// incarnation that is told everything anew.
+    /// Restarts a process: with what it had stored; or without state, as another incarnation that
+    /// receives every notification anew.
     pub(super) fn restart(&self, state: &mut State<P>, node: NodeId) {
         state.down.retain(|down| *down != node);
         let stored = state.processes[node.index()].stored().cloned();
@@ -84,7 +84,13 @@ impl<P: Explorable> ProtocolModel<P> {
         self.apply_effects(state, node, &Transition::new(protocol, stored, out));
     }
 
-    pub(super) fn tell(&self, state: &mut State<P>, node: NodeId, of: NodeId, incarnation: u8) {
+    pub(super) fn notify_crash(
+        &self,
+        state: &mut State<P>,
+        node: NodeId,
+        of: NodeId,
+        incarnation: u8,
+    ) {
         if self.bounds.notifications == CrashNotifications::Log {
             return self.notify_entry(state, node);
         }
@@ -96,16 +102,16 @@ impl<P: Explorable> ProtocolModel<P> {
         );
     }
 
-    /// A process is told the next entry of the log.
+    /// Notifies a process of the next entry of the log.
     pub(super) fn notify_entry(&self, state: &mut State<P>, node: NodeId) {
-        let entry = state.next_entry(node).expect("there is something to tell");
+        let entry = state.next_entry(node).expect("a log entry is pending");
         state.clients[node.index()].notified += 1;
         self.handle(state, node, entry.input::<P>());
         self.truncate_log(state);
     }
 
-    /// The process no longer takes part: its client and its timers are gone, and all of it where it
-    /// keeps nothing.
+    /// Ends the part of a process: its client and its timers are gone, and its state where it keeps
+    /// nothing.
     fn leave(&self, state: &mut State<P>, node: NodeId) {
         state.timers.retain(|timer| timer.0 != node);
         let client = &mut state.clients[node.index()];
@@ -117,7 +123,7 @@ impl<P: Explorable> ProtocolModel<P> {
         }
     }
 
-    /// What is left of a process that keeps nothing.
+    /// The state of a crashed process that keeps nothing.
     fn gone(&self, node: NodeId) -> Arc<Process<P>> {
         let blank = |node| {
             let blank = P::start(&self.setup_of(node, 0), None, &mut Outbox::new());
@@ -127,7 +133,7 @@ impl<P: Explorable> ProtocolModel<P> {
         gone[node.index()].clone()
     }
 
-    /// Everybody will be told that this incarnation of a process has ended.
+    /// Schedules the notifications that this incarnation of a process has ended.
     fn schedule_notifications(&self, state: &mut State<P>, node: NodeId) {
         match self.bounds.notifications {
             CrashNotifications::None => {}
@@ -154,8 +160,8 @@ impl<P: Explorable> ProtocolModel<P> {
     }
 }
 
-/// Who comes back is told of those that are down then: a detector that begins anew knows of no
-/// earlier incarnations.
+/// Schedules the notifications of a restarted process: about the processes that are down now. A
+/// detector that starts anew knows of no earlier incarnations.
 fn notify_of_down<P: Explorable>(state: &mut State<P>, node: NodeId) {
     state.pending.retain(|notifications| notifications.0 != node);
     let down: SmallVec<[NodeId; 4]> =

@@ -1,4 +1,4 @@
-//! A process is handed an input, and what it wants done is done.
+//! How a process handles an input, and how its effects are applied.
 
 use kgate_core::{Effect, Explorable, Fence, GrantId, Mechanism, NodeId, Notice, Phase, Stamp, To};
 
@@ -19,7 +19,7 @@ impl<P: Explorable> ProtocolModel<P> {
         self.apply_effects(state, node, &transition);
     }
 
-    /// Does what process `node` wants done, and it becomes what it has become.
+    /// Applies the effects of a transition of `node`.
     pub(super) fn apply_effects(
         &self,
         state: &mut State<P>,
@@ -46,9 +46,7 @@ impl<P: Explorable> ProtocolModel<P> {
                 Effect::Persist(_) => {}
             }
         }
-        if P::MECHANISM == Mechanism::Slots
-            && shows_what_another_shows(state, node, &transition.after)
-        {
+        if P::MECHANISM == Mechanism::Slots && shows_shared_slot(state, node, &transition.after) {
             state.note(Ghost::shown_twice);
         }
         state.processes[node.index()] = transition.after.clone();
@@ -74,7 +72,7 @@ impl<P: Explorable> ProtocolModel<P> {
                 );
             }
             Notice::Lost { grant } => drop(client.leave(*grant)),
-            // It ends the request that waits first.
+            // The first waiting request ends.
             Notice::TooLarge { .. } if !client.waiting.is_empty() => drop(client.waiting.remove(0)),
             Notice::TooLarge { .. } => {}
             Notice::Asked if P::MECHANISM == Mechanism::Permissions => {
@@ -114,8 +112,7 @@ impl<P: Explorable> ProtocolModel<P> {
         }
     }
 
-    /// Tells the checkers' memory of numbered slots that are granted, before whoever is granted
-    /// them goes in.
+    /// Records a grant of numbered slots in the ghost state, before the grant takes effect.
     fn note_slots(&self, state: &mut State<P>, node: NodeId, slots: &[u32], fence: Option<Fence>) {
         let held = state.clients.iter().flat_map(|client| &client.inside);
         let held = held.fold(0, |all, held| all | held.slots);
@@ -138,16 +135,16 @@ impl<P: Explorable> ProtocolModel<P> {
         state.note(|ghost| ghost.slots_granted(&grant));
     }
 
-    /// The most units that anybody who is up still believes in. A grant must fit into that; when k
-    /// shrinks later, whoever is inside stays.
+    /// The largest k that any process which is up believes in. A grant must fit into it; when k
+    /// shrinks later, existing grants stay.
     fn k(&self, state: &State<P>) -> u32 {
         let up = state.ids().filter(|&node| state.is_up(node));
         up.map(|node| self.known(&state.clients[node.index()])).max().unwrap_or(self.setup.k)
     }
 
-    /// Puts a message on its way, behind those of its channel.
+    /// Sends a message, behind those of its channel.
     pub(super) fn send(&self, state: &mut State<P>, from: NodeId, to: NodeId, message: Sent<P>) {
-        // What is sent to the dead is lost.
+        // Messages to crashed processes are lost.
         if state.crashed.contains(&to) {
             return;
         }
@@ -174,12 +171,8 @@ fn arm<P: Explorable>(state: &mut State<P>, timer: (NodeId, P::Timer)) {
     }
 }
 
-/// Whether a slot is with two that are up, as they show it themselves.
-fn shows_what_another_shows<P: Explorable>(
-    state: &State<P>,
-    node: NodeId,
-    process: &Process<P>,
-) -> bool {
+/// Whether two processes that are up show the same slot as theirs, or one shows a slot twice.
+fn shows_shared_slot<P: Explorable>(state: &State<P>, node: NodeId, process: &Process<P>) -> bool {
     let mine = &process.seen.slots;
     let shows = |other: NodeId, slot: u32| {
         state.processes[other.index()].seen.slots.iter().any(|(theirs, _)| *theirs == slot)

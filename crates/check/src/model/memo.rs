@@ -1,10 +1,10 @@
-//! What a process makes of an input, remembered.
+//! Transitions of processes, remembered.
 //!
 //! A protocol is a function of its state and an input, and in most steps of a search some process
-//! is where it was in many states before and is handed what it was handed there. So what came of it
-//! is kept, with everything that has to be hashed or looked at only once: the process as it is
-//! afterwards and what it wants done. The memory has a fixed size; of two steps that fall on one
-//! place the later one stays.
+//! is in a state in which it was before and handles an input that it handled there. So the
+//! transition is stored with everything that needs to be hashed or observed only once: the process
+//! afterwards and its effects. The memo has a fixed size; of two transitions with the same place
+//! the later one stays.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -12,25 +12,25 @@ use kgate_core::{Effect, Explorable, Input, InputOf, Outbox, Protocol, Refusal, 
 
 use crate::state::{Hashed, Process, Sent, digest};
 
-/// An input with its message as it was on its way.
+/// An input whose message is shared.
 pub(crate) type SharedInput<P> = Input<Sent<P>, <P as Protocol>::Timer>;
 
-/// What is to be done, with messages as they go on their way.
+/// An effect whose message is shared.
 type SharedEffect<P> = Effect<Sent<P>, <P as Protocol>::Timer, <P as Protocol>::Durable>;
 
-/// What a process makes of something.
+/// A transition of a process.
 #[derive(Debug)]
 pub(super) struct Transition<P: Explorable> {
     /// The process afterwards.
     pub(super) after: Arc<Process<P>>,
-    /// What is to be done, in order; what is to be stored is with the process already.
+    /// The effects, in order, apart from those on stable storage, which are applied to `after`.
     pub(super) effects: Box<[SharedEffect<P>]>,
-    /// Why it refused the input.
+    /// The refusal of the input, if it was refused.
     pub(super) refused: Option<Refusal>,
 }
 
 impl<P: Explorable> Transition<P> {
-    /// Of a process that has just become `protocol`.
+    /// The transition of a process that has just become `protocol`.
     pub(super) fn new(protocol: P, mut stored: Option<P::Durable>, mut out: Outbox<P>) -> Self {
         let mut effects = Vec::new();
         while let Some(effect) = out.pop() {
@@ -58,7 +58,7 @@ impl<P: Explorable> Transition<P> {
     }
 }
 
-/// The input as a process takes it.
+/// The input with its message unshared, as a process handles it.
 fn plain<P: Explorable>(input: &SharedInput<P>) -> InputOf<P> {
     match input {
         Input::Deliver { from, message } => {
@@ -80,7 +80,7 @@ fn plain<P: Explorable>(input: &SharedInput<P>) -> InputOf<P> {
     }
 }
 
-/// So many steps are remembered.
+/// The number of remembered transitions.
 const PLACES: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ struct Step<P: Explorable> {
     transition: Arc<Transition<P>>,
 }
 
-/// Steps that were made, each at the place where its digest falls.
+/// The remembered transitions, each at the place of its digest.
 #[derive(Debug)]
 pub(super) struct Memo<P: Explorable>(OnceLock<Mutex<Vec<Option<Step<P>>>>>);
 
@@ -99,16 +99,16 @@ impl<P: Explorable> Memo<P> {
         Self(OnceLock::new())
     }
 
-    /// What `before` makes of an input.
+    /// The transition of `before` by an input.
     pub(super) fn make(
         &self,
         before: &Arc<Process<P>>,
         input: SharedInput<P>,
     ) -> Arc<Transition<P>> {
         let steps = self.0.get_or_init(|| Mutex::new((0..PLACES).map(|_| None).collect()));
-        let lock = || steps.lock().expect("nobody panics while it is locked");
+        let lock = || steps.lock().expect("no panic while it is locked");
         let place = usize::try_from(digest(&(&**before, &input)) % PLACES as u64).expect("below");
-        // Most often it is the very same process, not only an equal one.
+        // Mostly it is the same allocation, not merely an equal process.
         let is_it = |step: &&Step<P>| {
             (Arc::ptr_eq(&step.before, before) || step.before == *before) && step.input == input
         };

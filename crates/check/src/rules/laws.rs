@@ -1,5 +1,5 @@
-//! What is asked of a whole [`Space`]: each answer is a proof for that network, or shows a way that
-//! goes wrong.
+//! The laws of a whole [`Space`]: each answer is a proof for that network, or a walk that violates
+//! the law.
 
 use std::collections::VecDeque;
 
@@ -8,34 +8,34 @@ use kgate_core::Rules;
 use super::space::{Edge, Space};
 use crate::fair::components;
 
-/// Steps of a daemon, from a configuration on.
+/// A walk: steps of a daemon from a configuration on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// Where it begins.
+    /// The first configuration.
     pub from: usize,
-    /// Its steps.
+    /// The steps.
     pub steps: Vec<Edge>,
 }
 
 impl Walk {
-    /// No step.
+    /// The walk without steps.
     pub fn at(from: usize) -> Self {
         Self { from, steps: Vec::new() }
     }
 
-    /// Where it ends.
+    /// The last configuration.
     pub fn end(&self) -> usize {
         self.steps.last().map_or(self.from, |edge| edge.to)
     }
 }
 
-/// A configuration in which nobody can move.
+/// A terminal configuration, in which no process can move.
 pub fn terminal<R: Rules>(space: &Space<R>) -> Option<usize> {
     (0..space.size()).find(|&number| space.enabled(number) == 0)
 }
 
-/// The shortest way from one of `starts` to a configuration of `goal`, by steps that `may` be
-/// taken.
+/// The shortest walk from one of `starts` to a configuration of `goal`, by steps for which `may`
+/// holds.
 pub fn shortest_walk<R: Rules>(
     space: &Space<R>,
     starts: impl IntoIterator<Item = usize>,
@@ -52,7 +52,7 @@ pub fn shortest_walk<R: Rules>(
                 let fits = |edge: &Edge| edge.to == pair[1] && may(pair[0], *edge);
                 space.edges(pair[0]).into_iter().find(fits)
             };
-            // Not all are found once a limit is reached; what is told then is not told to anybody.
+            // Once a limit is reached not all steps are found; such a result is discarded.
             return Some(Walk {
                 from: known[0],
                 steps: known.windows(2).map_while(step).collect(),
@@ -67,18 +67,18 @@ pub fn shortest_walk<R: Rules>(
     None
 }
 
-/// The most rounds that any daemon can keep a run from ever being in a configuration of `goal`;
-/// none if for ever.
+/// The largest number of rounds for which a daemon can avoid every configuration of `goal`; none if
+/// forever.
 ///
-/// A round is over when everybody who was enabled at its start has moved or was disabled for a
-/// moment; at once if nobody was.
+/// A round is over when every process that was enabled at its start has moved or was disabled for a
+/// moment; at once if none was.
 pub fn rounds_until<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool) -> Option<usize> {
     let mut starts = outside(space, &goal);
     let mut rounds = 0;
     while !starts.is_empty() {
         let ends = after_a_round(space, &starts, &goal);
-        // Where one can be after a round is a part of where one could be before it: if it is all of
-        // that, so it is for ever.
+        // The configurations after a round are a subset of those before it; if they are all of
+        // them, the daemon can go on forever.
         if ends.len() == starts.len() {
             return None;
         }
@@ -88,7 +88,7 @@ pub fn rounds_until<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool) ->
     Some(rounds)
 }
 
-/// A way of so many whole rounds that is never in a configuration of `goal`.
+/// A walk of so many whole rounds that avoids every configuration of `goal`.
 pub fn walk_avoiding<R: Rules>(
     space: &Space<R>,
     goal: impl Fn(usize) -> bool,
@@ -98,7 +98,7 @@ pub fn walk_avoiding<R: Rules>(
     for round in 0..rounds {
         layers.push(after_a_round(space, &layers[round], &goal));
     }
-    // From its end back to its start, a round after the other.
+    // From its end back to its start, round by round.
     let mut walk = Walk::at(*layers.pop()?.first()?);
     while let Some(starts) = layers.pop() {
         let mut predecessors = Predecessors::new(space.size() << space.processes());
@@ -129,7 +129,7 @@ fn outside<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool) -> Vec<usiz
     (0..space.size()).filter(|&number| !goal(number)).collect()
 }
 
-/// Where a round from one of `starts` can end that is never in `goal`.
+/// The configurations in which a round from one of `starts` can end that avoids `goal`.
 fn after_a_round<R: Rules>(
     space: &Space<R>,
     starts: &[usize],
@@ -140,9 +140,9 @@ fn after_a_round<R: Rules>(
     (0..space.size()).filter(|number| seen[number << space.processes()]).collect()
 }
 
-/// Goes through all rounds from `starts` on that are never in `goal`. A place is a configuration
-/// and who has still to move; it is met from the place before, if it is no start, and `meet` tells
-/// whether it is new. Where nobody has to move any more a round is over.
+/// Visits all rounds from `starts` that avoid `goal`. A place is a configuration with the set of
+/// processes that must still move; it is reached from the place before, if it is no start, and
+/// `meet` returns whether it is new. A round is over when the set is empty.
 fn round<R: Rules>(
     space: &Space<R>,
     starts: &[usize],
@@ -172,11 +172,11 @@ fn split<R: Rules>(space: &Space<R>, place: usize) -> (usize, u32) {
     (place >> space.processes(), u32::try_from(pending).expect("a bit a process"))
 }
 
-/// A circle that a weakly fair daemon can follow for ever using only configurations and steps that
-/// `may` be used. None if there is none.
+/// A cycle that a weakly fair daemon can follow forever, by configurations and steps for which
+/// `may` holds; none if there is none.
 ///
-/// A strongly connected part is enough: a run can visit all of it again and again, and that is
-/// weakly fair if everybody moves somewhere in it or is somewhere disabled.
+/// A strongly connected component suffices: a run can visit all of it again and again, which is
+/// weakly fair if every process moves somewhere in it or is disabled somewhere in it.
 pub fn fair_cycle<R: Rules>(space: &Space<R>, may: impl Fn(usize, Edge) -> bool) -> Option<Walk> {
     let may = &may;
     let number = |state: u32| state as usize;
@@ -187,19 +187,20 @@ pub fn fair_cycle<R: Rules>(space: &Space<R>, may: impl Fn(usize, Edge) -> bool)
     };
     let parts = components::of(small(space.size()), edges, |_| true);
     let everybody = (1u32 << space.processes()) - 1;
-    let calm = |part: &&Vec<u32>| {
+    let satisfied = |part: &&Vec<u32>| {
         let inside = |edge: &Edge| part.binary_search(&small(edge.to)).is_ok();
         let moved = |from| steps(from).filter(inside).fold(0, |mask, edge| mask | edge.movers);
         part.iter()
             .fold(0, |mask, &state| mask | moved(number(state)) | !space.enabled(number(state)))
     };
-    let part = parts.iter().find(|part| calm(part) & everybody == everybody)?;
+    let part = parts.iter().find(|part| satisfied(part) & everybody == everybody)?;
     let inside =
         |from: usize, edge: Edge| may(from, edge) && part.binary_search(&small(edge.to)).is_ok();
     around(space, number(part[0]), inside)
 }
 
-/// Once around by steps that are `inside`, so that everybody moves or is disabled on the way.
+/// One round of the cycle by steps that are `inside`, so that every process moves or is disabled on
+/// it.
 fn around<R: Rules>(
     space: &Space<R>,
     from: usize,
@@ -210,10 +211,10 @@ fn around<R: Rules>(
         space.edges(number).into_iter().find(|edge| edge.movers & who != 0 && inside(number, *edge))
     };
     for who in (0..space.processes()).map(|at| 1 << at) {
-        let is_calm = |number: usize| space.enabled(number) & who == 0;
-        let there = |number: usize| is_calm(number) || take(number, who).is_some();
+        let is_disabled = |number: usize| space.enabled(number) & who == 0;
+        let there = |number: usize| is_disabled(number) || take(number, who).is_some();
         cycle.steps.extend(shortest_walk(space, [cycle.end()], there, &inside)?.steps);
-        if !is_calm(cycle.end()) {
+        if !is_disabled(cycle.end()) {
             cycle.steps.extend(take(cycle.end(), who));
         }
     }
@@ -226,7 +227,7 @@ fn around<R: Rules>(
     Some(cycle)
 }
 
-/// From where each place was first met.
+/// The place from which each place was first reached.
 struct Predecessors(Vec<usize>);
 
 impl Predecessors {
@@ -251,7 +252,7 @@ impl Predecessors {
         new
     }
 
-    /// From a start to that place, both included.
+    /// The places from a start to that place, both included.
     fn path_to(&self, place: usize) -> Vec<usize> {
         let before = |place: &usize| Some(self.0[*place]).filter(|before| *before < Self::START);
         let mut back: Vec<usize> = std::iter::successors(Some(place), before).collect();

@@ -1,8 +1,8 @@
 //! All configurations of a small network, and all steps of every daemon between them.
 //!
-//! A configuration has a number, whose digits are the numbers of the processes' states in their
-//! domains. What can happen in it is asked of the rules once and kept; the steps of daemons are put
-//! together from that when they are wanted.
+//! A configuration is a number whose digits are the indices of the processes' states in their
+//! domains. The enabled actions of each configuration are computed once and kept; the steps of
+//! daemons are composed from those on demand.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use kgate_core::{Defects, Graph, NodeId, Rules, Setup, Step, Survey, View};
 
 use crate::limits::{LimitGuard, Limits, Stopped};
 
-/// No more configurations than this: they are numbered with 32 bits, and looking at them all is a
-/// matter of minutes.
+/// The largest number of configurations: they are numbered with 32 bits, and visiting them all
+/// takes minutes.
 pub const MOST: usize = 50_000_000;
-/// Sets of processes are numbers too: a bit each.
-const MOST_PROCESSES: u32 = 16;
+/// Sets of processes are bit sets.
+const PROCESSES_MAX: u32 = 16;
 
-/// Why a network is not explored.
+/// Why a network is too large to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
     /// Too many configurations.
@@ -30,14 +30,14 @@ pub enum TooLarge {
          a smaller k, or a network with fewer edges"
     )]
     Memory {
-        /// So many there are.
+        /// The number of configurations.
         configurations: usize,
-        /// Rounded up.
+        /// The memory needed, rounded up.
         gibibytes: u64,
     },
 }
 
-/// What every process knows.
+/// The setup of every process.
 pub fn setups(graph: &Arc<Graph>, k: u32, printed: Defects) -> Vec<Setup> {
     let known =
         Setup { defects: printed, graph: Some(Arc::clone(graph)), ..Setup::new(graph.nodes(), k) };
@@ -50,13 +50,13 @@ pub fn setups(graph: &Arc<Graph>, k: u32, printed: Defects) -> Vec<Setup> {
 pub struct Move {
     /// The action's name.
     pub name: &'static str,
-    /// Whether the process has the privilege while it is enabled.
+    /// Whether the process has the privilege while the action is enabled.
     pub privileged: bool,
-    /// The place in the process's domain of the state after it.
+    /// The index of the next state in the process's domain.
     next: usize,
 }
 
-/// The same in few bytes.
+/// A [`Move`] in few bytes.
 #[derive(Clone, Copy, Debug)]
 struct Packed {
     next: u32,
@@ -65,31 +65,31 @@ struct Packed {
     privileged: bool,
 }
 
-/// A step of the daemon: who moves (a bit each), who of them is privileged, and the configuration
-/// after it.
+/// A step of a daemon: the movers, those of them that take a privileged action, and the next
+/// configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Who moves.
+    /// The movers, one bit each.
     pub movers: u32,
-    /// Who of them takes a privileged action.
+    /// The movers that take a privileged action, one bit each.
     pub privileged: u32,
-    /// Where it leads.
+    /// The next configuration.
     pub to: usize,
 }
 
-/// All configurations.
+/// The configurations of a network.
 #[derive(Debug)]
 pub struct Space<R: Rules> {
-    /// What each process knows.
+    /// The setup of each process.
     pub setups: Vec<Setup>,
-    /// Each configuration seen from outside.
+    /// The survey of each configuration.
     pub surveys: Vec<Survey>,
-    /// All states of each process.
+    /// The domain of each process: all of its states.
     domains: Vec<Vec<R::State>>,
-    /// What one step in a process's domain adds to the number.
+    /// The value of each process's digit.
     weights: Vec<usize>,
-    /// All enabled actions, those of one configuration beside each other in the order of processes;
-    /// and where those of each begin.
+    /// All enabled actions, by configuration and process; and the index of each configuration's
+    /// first one.
     moves: Vec<Packed>,
     first: Vec<usize>,
     names: Vec<&'static str>,
@@ -97,7 +97,7 @@ pub struct Space<R: Rules> {
 }
 
 impl<R: Rules> Space<R> {
-    /// Looks at every configuration; at less if a limit of time or memory is reached before.
+    /// Surveys every configuration; fewer if a limit of time or memory is reached.
     pub fn new(
         graph: &Arc<Graph>,
         k: u32,
@@ -106,7 +106,7 @@ impl<R: Rules> Space<R> {
     ) -> Result<Self, TooLarge> {
         let setups = setups(graph, k, printed);
         let most = limits.states.unwrap_or(MOST).min(MOST);
-        if graph.nodes() > MOST_PROCESSES {
+        if graph.nodes() > PROCESSES_MAX {
             return Err(TooLarge::Configurations(most));
         }
         let (mut domains, mut weights, mut size) = (Vec::new(), Vec::new(), 1);
@@ -134,13 +134,13 @@ impl<R: Rules> Space<R> {
             if !space.guard.allows() {
                 break;
             }
-            space.look(number);
+            space.survey(number);
         }
         Ok(space)
     }
 
-    /// Asks the rules about a configuration.
-    fn look(&mut self, number: usize) {
+    /// Surveys one configuration.
+    fn survey(&mut self, number: usize) {
         let states = self.states(number);
         self.surveys.push(R::survey(&self.setups, &states));
         for (process, setup) in (0..).zip(&self.setups) {
@@ -165,12 +165,12 @@ impl<R: Rules> Space<R> {
         self.first.push(self.moves.len());
     }
 
-    /// How many configurations were looked at.
+    /// The number of configurations surveyed.
     pub fn size(&self) -> usize {
         self.surveys.len()
     }
 
-    /// How many processes there are.
+    /// The number of processes.
     pub fn processes(&self) -> usize {
         self.setups.len()
     }
@@ -180,7 +180,7 @@ impl<R: Rules> Space<R> {
         (0..self.domains.len()).map(|at| self.domains[at][self.place(number, at)]).collect()
     }
 
-    /// The place of a process's state in its domain.
+    /// The index of a process's state in its domain.
     fn place(&self, number: usize, at: usize) -> usize {
         number / self.weights[at] % self.domains[at].len()
     }
@@ -210,7 +210,7 @@ impl<R: Rules> Space<R> {
         })
     }
 
-    /// The action by which process `at` moves in a step.
+    /// The action by which process `at` moves in a step; none if it does not move.
     pub(crate) fn taken(&self, number: usize, edge: Edge, at: usize) -> Option<Move> {
         let moves = edge.movers >> at & 1 == 1;
         let fits = |step: &Move| {
@@ -220,14 +220,13 @@ impl<R: Rules> Space<R> {
         self.moves(number, at).find(|step| moves && fits(step))
     }
 
-    /// Who is enabled, a bit each.
+    /// The enabled processes, one bit each.
     pub fn enabled(&self, number: usize) -> u32 {
         self.packed(number).iter().fold(0, |mask, packed| mask | 1 << packed.process)
     }
 
-    /// Every step that the most general daemon can take: any set of enabled processes, any of their
-    /// actions. None at all once a limit is reached: whoever asks ends soon then, and what it found
-    /// counts no more.
+    /// Every step of the most general daemon: any set of enabled processes, any of their actions.
+    /// Empty once a limit is reached: the search then ends soon, and its result is discarded.
     pub fn edges(&self, number: usize) -> Vec<Edge> {
         if !self.guard.allows() {
             return Vec::new();
@@ -255,15 +254,15 @@ impl<R: Rules> Space<R> {
         edges
     }
 
-    /// How many steps daemons can take in a configuration: each process by one of its actions, or
-    /// not; but not nobody.
+    /// The number of steps of daemons in a configuration: each process takes one of its actions or
+    /// none, but not all none.
     pub(crate) fn steps(&self, number: usize) -> usize {
         let choices = |at: usize| 1 + self.moves(number, at).count();
         (0..self.processes()).map(choices).product::<usize>() - 1
     }
 
-    /// The configurations that can be reached from `starts`, these included, in the order in which
-    /// they are found.
+    /// The configurations reachable from `starts`, including these, in the order in which they are
+    /// found.
     pub fn reachable(&self, starts: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let mut seen = vec![false; self.size()];
         let mut found = Vec::new();
@@ -287,8 +286,8 @@ impl<R: Rules> Space<R> {
     }
 }
 
-/// Bytes a configuration takes: what is kept of it and what the [laws](super::laws) need; most of
-/// it for rounds, in which it may be seen with any set of processes that have still to move.
+/// The bytes per configuration: what is kept of it and what the [laws](super::laws) need; mostly
+/// for rounds, in which a configuration may occur with any set of processes that must still move.
 fn bytes_each(processes: u32) -> u64 {
     80 + (9 << processes)
 }
@@ -303,28 +302,28 @@ pub fn enabled<R: Rules>(setup: &Setup, states: &[R::State]) -> Vec<Step<R::Stat
     steps
 }
 
-/// All states of a process: whatever its rng can show.
+/// The domain of a process: every state that [`Rules::arbitrary`] can return.
 fn domain<R: Rules>(setup: &Setup) -> Vec<R::State> {
     let mut states = Vec::new();
-    let mut draws: Vec<(u64, u64)> = Vec::new();
+    let mut choices: Vec<(u64, u64)> = Vec::new();
     loop {
         let mut at = 0;
         let state = R::arbitrary(setup, &mut |bound| {
-            if at == draws.len() {
-                draws.push((0, bound));
+            if at == choices.len() {
+                choices.push((0, bound));
             }
             at += 1;
-            draws[at - 1].0
+            choices[at - 1].0
         });
         assert!(R::in_domain(setup, &state), "{state:?}");
-        assert!(!states.contains(&state), "drawn twice, so not evenly: {state:?}");
+        assert!(!states.contains(&state), "generated twice, so not uniform: {state:?}");
         states.push(state);
-        // The next draws: count up, like the digits of a number.
-        while draws.last().is_some_and(|(drawn, bound)| drawn + 1 == *bound) {
-            draws.pop();
+        // The next choices: count up, like the digits of a number.
+        while choices.last().is_some_and(|(value, bound)| value + 1 == *bound) {
+            choices.pop();
         }
-        match draws.last_mut() {
-            Some((drawn, _)) => *drawn += 1,
+        match choices.last_mut() {
+            Some((value, _)) => *value += 1,
             None => return states,
         }
     }

@@ -1,5 +1,5 @@
-//! Every configuration of small networks: repaired, all laws hold; as printed, or with a planted
-//! bug, each law is seen to fail.
+//! Every configuration of small networks: the repaired rules satisfy all laws; as printed, or with
+//! a planted bug, each law is violated.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn broken(outcome: &Outcome) -> Vec<&'static str> {
 }
 
 /// stabilizing-2014, corrected, on all rooted graphs of 2 and 3 processes: Theorems 4.1 to 4.5
-/// hold; how many configurations there are and how many are inside at once is pinned.
+/// hold. The numbers of configurations and of processes inside at once are pinned.
 #[test]
 fn all_laws_hold() {
     let networks = [
@@ -54,7 +54,7 @@ fn all_laws_hold() {
 }
 
 /// Each printed defect of stabilizing-2014 that three processes can show is found, by the law that
-/// it breaks first.
+/// it violates first.
 #[test]
 fn printed_defects_are_found() {
     let shown = [
@@ -73,27 +73,26 @@ fn printed_defects_are_found() {
     }
 }
 
-/// A counterexample tells where it begins and every step: C8 is stuck from the clean start, C7 only
-/// where a fault has put it.
+/// A counterexample names its first configuration and every step: C8 is stuck from the clean start,
+/// C7 only where a fault has put it.
 #[test]
-fn counterexamples_are_told() {
-    let told = |outcome: &Outcome| {
+fn counterexamples_name_start_and_steps() {
+    let counterexample = |outcome: &Outcome| {
         let finding = outcome.properties[0].clone();
         let steps = finding.counterexample.expect("it is wrong");
-        let steps: Vec<String> = steps.iter().map(|told| told.step.to_string()).collect();
+        let steps: Vec<String> = steps.iter().map(|entry| entry.step.to_string()).collect();
         (finding.from.expect("a configuration"), steps)
     };
-    let (from, steps) = told(&explore::<Exclusion>(Shape::Complete, 3, 2, defects::C8));
+    let (from, steps) = counterexample(&explore::<Exclusion>(Shape::Complete, 3, 2, defects::C8));
     assert_eq!(from, ["p0 T=C S=p2 P=p0 L=0", "p1 T=C S=- P=- L=1", "p2 T=C S=- P=- L=1"]);
     assert_eq!(steps, ["p0(a1) moves", "p1(a6) moves", "p2(a6) moves"]);
-    let (from, steps) = told(&explore::<Exclusion>(Shape::Star, 3, 2, defects::C7));
+    let (from, steps) = counterexample(&explore::<Exclusion>(Shape::Star, 3, 2, defects::C7));
     assert_eq!((from.len(), steps.len()), (3, 0));
 }
 
-/// What is too much is refused before it is tried, with what to do; a search without time says that
-/// it has shown nothing.
+/// A search that is too large is refused with advice; a search without time claims nothing.
 #[test]
-fn limits_are_told() {
+fn limits_are_reported() {
     let with = |shape, nodes, limits| {
         explore_rules::<Exclusion>(&graph(shape, nodes), 1, Defects::NONE, limits)
             .map(|outcome| (outcome.stopped, outcome.complete, outcome.properties.len()))
@@ -113,9 +112,9 @@ fn limits_are_told() {
     assert_eq!(with(Shape::Path, 3, no_time), Ok((Some(Stopped::Time), false, 0)));
 }
 
-/// Dijkstra's ring of 1974 with two processes and three values: p0 moves when both have the same
-/// one, p1 when they differ. Whoever can move is inside, so there is one token at all times. `BUG`
-/// plants one.
+/// Dijkstra's ring of 1974 with two processes and three values: p0 moves when both values are
+/// equal, p1 when they differ. An enabled process is inside, so there is always one token. `BUG`
+/// plants a bug.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Toy<const BUG: u8>;
 
@@ -123,17 +122,17 @@ struct Toy<const BUG: u8>;
 const STUCK: u8 = 1;
 /// p1 may idle inside when it is not its turn.
 const CROWDED: u8 = 2;
-/// Whoever has the abnormal value mends it by the same value, again and again.
+/// A process with the abnormal value replaces it by the same value, forever.
 const ABNORMAL: u8 = 3;
 /// p1 is never inside.
 const STARVED: u8 = 4;
-/// Nothing is ever a start.
+/// No configuration is a start.
 const NEVER: u8 = 5;
-/// Nobody is ever inside.
+/// No process is ever inside.
 const EMPTY: u8 = 6;
-/// There is a token too many, which nobody sees.
+/// There is a token too many, which no process sees.
 const TOKEN: u8 = 7;
-/// There are four abnormal values, and each is mended by the one before it.
+/// There are four abnormal values, and each is replaced by the one before it.
 const LATE: u8 = 8;
 /// p0 hops between two abnormal values until p1 has 1, which p1 can take only while p0 is at one of
 /// them.
@@ -173,7 +172,7 @@ impl<const BUG: u8> Rules for Toy<BUG> {
             let next = if BUG == ABNORMAL { own } else { own - 1 };
             steps.push(Step { name: "mend", next, privileged: false });
         } else if other > 2 {
-            // It waits.
+            // Disabled.
         } else if first && own == other && (BUG != STUCK || own < 2) {
             steps.push(Step { name: "pass", next: (own + 1) % 3, privileged });
         } else if !first && own != other {
@@ -196,7 +195,7 @@ impl<const BUG: u8> Rules for Toy<BUG> {
     }
 }
 
-/// Each law is broken by its planted bug, and by no other than what follows from it.
+/// Each law is violated by its planted bug, and otherwise only laws that follow from it.
 #[test]
 fn planted_bugs_break_each_law() {
     fn of<const BUG: u8>() -> Vec<&'static str> {
@@ -219,41 +218,44 @@ fn planted_bugs_break_each_law() {
     assert_eq!(
         of::<HOPPING>(),
         hopping,
-        "who is disabled for a moment need not move, in a round or for fairness"
+        "a process disabled for a moment need not move, in a round or for fairness"
     );
 }
 
-/// Rounds are counted, and what is late is shown for as long as it may take: n rounds, none of them
-/// in a normal configuration.
+/// A late recovery has a counterexample as long as the bound: n rounds without a normal
+/// configuration.
 #[test]
-fn late_is_shown() {
+fn a_late_recovery_is_found() {
     let late = explore::<Toy<LATE>>(Shape::Path, 2, 1, Defects::NONE);
     assert_eq!(late.depth, 4, "from 6 down to 2");
     let finding = &late.properties[1];
     let steps = finding.counterexample.as_ref().expect("it is late");
     assert!(
-        steps.len() >= 2 && steps.iter().all(|told| told.step.to_string().contains("mend")),
+        steps.len() >= 2 && steps.iter().all(|entry| entry.step.to_string().contains("mend")),
         "{steps:?}"
     );
     let never = explore::<Toy<ABNORMAL>>(Shape::Path, 2, 1, Defects::NONE);
     assert_eq!((never.depth, never.properties[1].holds), (0, false));
     let hopping = explore::<Toy<HOPPING>>(Shape::Path, 2, 1, Defects::NONE);
-    assert_eq!(hopping.depth, 0, "never: a round does not wait for who was disabled for a moment");
+    assert_eq!(
+        hopping.depth, 0,
+        "never: a round does not wait for a process that was disabled for a moment"
+    );
 }
 
-/// A circle comes back to where it begins, everybody moves on it or is disabled, and the starved
-/// one is never inside.
+/// A cycle returns to its begin, every process moves on it or is disabled, and the starved one is
+/// never inside.
 #[test]
-fn circles_are_closed_and_fair() {
+fn cycles_are_closed_and_fair() {
     let space = Space::<Exclusion>::new(&graph(Shape::Path, 3), 1, defects::C3, Limits::default())
         .expect("small");
     let cycle = laws::fair_cycle(&space, |_, edge| edge.privileged & 1 == 0).expect("p0 starves");
     assert!(!cycle.steps.is_empty() && cycle.end() == cycle.from);
-    let (mut at, mut calm) = (cycle.from, 0);
+    let (mut at, mut satisfied) = (cycle.from, 0);
     for edge in &cycle.steps {
         assert!(space.edges(at).contains(edge) && edge.privileged & 1 == 0);
-        calm |= edge.movers | !space.enabled(at);
+        satisfied |= edge.movers | !space.enabled(at);
         at = edge.to;
     }
-    assert_eq!(calm & 0b111, 0b111);
+    assert_eq!(satisfied & 0b111, 0b111);
 }

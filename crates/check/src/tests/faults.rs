@@ -1,4 +1,4 @@
-//! What may go wrong in the world: restarts, losses, duplicates, weights, a changing k, suspicions.
+//! Faults of the model: restarts, losses, duplicates, weights, a changing k, suspicions.
 
 use std::sync::Arc;
 
@@ -26,16 +26,17 @@ fn token(printed: Defects, bounds: Bounds) -> crate::Outcome {
     explore::<TreeToken>(path(3, printed), bounds, Limits::default(), Order::Breadth)
 }
 
-/// tree-token-2019: a process that crashes and comes back keeps the token, its place in queues and
+/// tree-token-2019: a process that crashes and restarts keeps the token, its place in queues and
 /// its own request.
 #[test]
-fn restarts_are_borne() {
+fn restarts_are_tolerated() {
     for down in [Down::Lost, Down::Kept] {
         all_hold(&token(Defects::NONE, Bounds { restarts: 2, down, ..Bounds::new(1) }));
     }
 }
 
-/// The printed tree-token recovery, and clients that ask while inside, from the printed code alone.
+/// The printed recovery of tree-token, and clients that ask while inside: found from the printed
+/// code alone.
 #[test]
 fn printed_tree_tokens_are_found() {
     let restarts = |entries| Bounds { restarts: 2, entries: vec![entries, 1], ..Bounds::new(1) };
@@ -43,13 +44,13 @@ fn printed_tree_tokens_are_found() {
         assert_eq!(broken(&token(printed, restarts(2))), [EveryoneServed::NAME], "{id}");
     }
     let inside = || Bounds { asks_inside: true, ..Bounds::new(2) };
-    assert_eq!(broken(&token(r::R4, inside())), [AtMostK::NAME], "R4: in twice");
+    assert_eq!(broken(&token(r::R4, inside())), [AtMostK::NAME], "R4: inside twice");
     assert_eq!(broken(&token(r::R5, inside())), [EveryoneServed::NAME], "R5");
     assert_eq!(broken(&token(r::R1, inside())), [AtMostK::NAME, OneToken::NAME], "R1");
 }
 
-/// Permission-based protocols need reliable channels: a lost request deadlocks. Where that is not
-/// claimed, it is not held against them.
+/// Permission-based protocols need reliable channels: a lost request deadlocks. Where tolerance is
+/// not claimed, that is no violation.
 #[test]
 fn a_loss_is_checked_where_it_is_claimed() {
     let lossy = |loss| {
@@ -61,10 +62,10 @@ fn a_loss_is_checked_where_it_is_claimed() {
     assert_eq!(broken(&lossy(true)), [EveryoneServed::NAME]);
 }
 
-/// timer-free-2009: with f = 1 < k = 2 a crash is borne on every schedule in which nobody live is
-/// suspected.
+/// timer-free-2009: with f = 1 < k = 2 a crash is tolerated in every schedule in which no live
+/// process is suspected.
 #[test]
-fn timer_free_bears_a_crash() {
+fn timer_free_tolerates_a_crash() {
     let setup = Setup { tolerate: 1, ..Setup::new(3, 2) };
     let tolerates = Tolerates { crashes: 1, ..Tolerates::default() };
     let bounds = Bounds {
@@ -77,8 +78,7 @@ fn timer_free_bears_a_crash() {
     all_hold(&explore::<TimerFree>(setup, bounds, Limits::default(), Order::Depth));
 }
 
-/// Grants whatever is asked for as long as it knows of enough units: right for one process at a
-/// time, wrong for two.
+/// Grants every request of a weight up to k: right for one process at a time, wrong for two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Generous {
     k: u32,
@@ -119,7 +119,7 @@ impl Protocol for Generous {
     }
     fn observe(&self) -> Observation {
         let phase = if self.held > 0 { Phase::Holding } else { Phase::Idle };
-        // Inside it holds process 0 for crashed, which it is not.
+        // While inside, it falsely suspects process 0.
         let crashed = if self.held > 0 { vec![NodeId(0)] } else { Vec::new() };
         Observation { phase, crashed, ..Observation::default() }
     }
@@ -127,10 +127,10 @@ impl Protocol for Generous {
 
 impl Explorable for Generous {}
 
-/// The planted bugs of weights and of a changing k: units are counted, not clients, and a grant
-/// must fit what somebody still believes k to be.
+/// The planted bugs of weights and of a changing k: slots are counted, not clients, and a grant
+/// must fit the largest k that any process believes in.
 #[test]
-fn units_are_counted() {
+fn slots_are_counted() {
     let run = |entries: Vec<u32>, weight_max, resizes| {
         let bounds = Bounds { entries, weight_max, resizes, ..Bounds::new(1) };
         broken(&explore::<Generous>(Setup::new(2, 2), bounds, Limits::default(), Order::Breadth))
@@ -141,11 +141,11 @@ fn units_are_counted() {
     assert_eq!(
         run(vec![1, 1], 1, vec![1]),
         [AtMostK::NAME],
-        "both believe in one unit, and both are inside"
+        "both believe in one slot, and both are inside"
     );
 }
 
-/// Where nobody live may be suspected, schedules are left out in which somebody is.
+/// With `responsive`, schedules with a false suspicion are left out.
 #[test]
 fn suspicions_are_left_out() {
     let unique = |responsive| {
@@ -155,9 +155,9 @@ fn suspicions_are_left_out() {
     assert_eq!((unique(false), unique(true)), (3, 1));
 }
 
-/// A message that arrives twice arrives twice, the second time behind what was sent meanwhile.
+/// A duplicated message arrives twice, the second time behind what was sent meanwhile.
 #[test]
-fn duplicates_are_tried() {
+fn duplicates_are_explored() {
     let once = Bounds { entries: vec![1, 0], ..Bounds::new(1) };
     let twice = Bounds { duplicates: 1, ..once.clone() };
     let unique = |bounds| {
@@ -170,7 +170,8 @@ fn duplicates_are_tried() {
         assert!(found.complete);
         found.unique
     };
-    // Before, asked, replied to, inside, out. Each of the two messages may be doubled on its way.
+    // Idle, asked, replied to, inside, released. Each of the two messages may be duplicated in
+    // flight.
     assert_eq!(unique(once), 5);
     assert!(unique(twice) > 10);
 }

@@ -1,4 +1,4 @@
-//! A state that is taken for another is never visited, so what is hashed must tell states apart.
+//! Fingerprints must distinguish states: a state that is taken for another is never visited.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,8 +11,8 @@ use stateright::Model;
 use crate::model::ProtocolModel;
 use crate::{Bounds, CrashNotifications};
 
-/// Like the hasher of `stateright` it takes every number for a word, so that it does not see
-/// widths: what follows a list without a length can be taken for its next entry.
+/// Like the hasher of `stateright`, it hashes every number as a 64-bit word and so ignores widths:
+/// what follows a list without a length can be taken for its next element.
 #[derive(Default)]
 struct Words(DefaultHasher);
 
@@ -39,8 +39,7 @@ struct Compare(Setup, Bounds);
 impl Visitor for Compare {
     type Output = usize;
 
-    /// Visits every state and compares it, field by field, with the one that has the same
-    /// fingerprint.
+    /// Visits every state and compares it, field by field, with the one of the same fingerprint.
     fn visit<M: MutexProtocol, D: Protocol>(self) -> usize {
         let model = ProtocolModel::<M>::new(self.0, self.1);
         let (mut seen, mut ahead, mut actions) = (BTreeMap::new(), model.init_states(), Vec::new());
@@ -74,10 +73,10 @@ fn compare(entry: &Entry, nodes: u32, k: u32, crashes: u32) -> usize {
     registry::visit(entry, false, Compare(setup, bounds))
 }
 
-/// Of every protocol that comes to rest, without crashes and with one. (`timer-free` takes no news
-/// of crashes.)
+/// Every protocol that comes to rest, without crashes and with one. (`timer-free` takes no crash
+/// notifications.)
 #[test]
-fn one_fingerprint_one_state() {
+fn fingerprints_distinguish_states() {
     for entry in ENTRIES.iter().filter(|entry| !entry.heals) {
         assert!(compare(entry, 3, 2, 0) > 1000, "{}", entry.name);
         if entry.detector.is_some() {

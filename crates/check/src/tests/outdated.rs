@@ -1,4 +1,4 @@
-//! Messages that mean nothing any more: whoever says so of one is held to it in every state.
+//! Outdated messages: what a protocol declares outdated is checked in every state.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use stateright::Model;
 use crate::state::{InFlight, State, digest};
 use crate::{Bounds, Channels, CrashNotifications, ProtocolModel, Tolerates};
 
-/// Says of a process whether a message to it is outdated.
-type Says = fn(&Lanes, NodeId, &LanesMessage) -> bool;
+/// Whether a message to a process is outdated.
+type IsOutdated = fn(&Lanes, NodeId, &LanesMessage) -> bool;
 
 fn bare() -> SlotOptions {
     SlotOptions { defer: false, quiet: false, keep: false, cohort: 0, ..SlotOptions::default() }
@@ -25,11 +25,11 @@ fn model(nodes: u32, bounds: Bounds, slots: SlotOptions) -> ProtocolModel<Lanes>
         tolerates,
         ..bounds
     };
-    // Nothing is taken off its way.
+    // Outdated messages are not removed.
     ProtocolModel::new(Setup { slots, ..Setup::new(nodes, 1) }, bounds).as_sent()
 }
 
-/// Whether `message` changes nothing at `process` and nothing comes of it.
+/// Whether `message` neither changes `process` nor causes effects.
 fn is_ignored(process: &Lanes, from: NodeId, message: &LanesMessage) -> bool {
     let (mut after, mut out) = (process.clone(), Outbox::new());
     let message = message.clone();
@@ -37,14 +37,16 @@ fn is_ignored(process: &Lanes, from: NodeId, message: &LanesMessage) -> bool {
     taken.is_ok() && after == *process && out.pop().is_none()
 }
 
-/// How many outdated messages there are in all states; none if one of them is not ignored, or is
-/// outdated no more after a step.
-fn outdated(model: &ProtocolModel<Lanes>, says: Says) -> Option<usize> {
+/// The number of outdated messages in all states; none if one of them is not ignored, or stops
+/// being outdated after a step.
+fn outdated(model: &ProtocolModel<Lanes>, is_outdated: IsOutdated) -> Option<usize> {
     let whom = |state: &State<Lanes>| {
         let in_flight =
             state.in_flight.clone().into_iter().filter(|in_flight| state.is_up(in_flight.to));
         let process = |to: NodeId| state.processes[to.index()].protocol();
-        in_flight.filter(|it| says(process(it.to), it.from, &it.message.value)).collect::<Vec<_>>()
+        in_flight
+            .filter(|it| is_outdated(process(it.to), it.from, &it.message.value))
+            .collect::<Vec<_>>()
     };
     let (mut seen, mut ahead, mut count) = (BTreeSet::new(), vec![model.first_state()], 0);
     while let Some(state) = ahead.pop() {
@@ -56,7 +58,7 @@ fn outdated(model: &ProtocolModel<Lanes>, says: Says) -> Option<usize> {
         for (_, next) in model.next_steps(&state) {
             let still = |it: &InFlight<Lanes>| {
                 let process = next.processes[it.to.index()].protocol();
-                !next.is_up(it.to) || says(process, it.from, &it.message.value)
+                !next.is_up(it.to) || is_outdated(process, it.from, &it.message.value)
             };
             if !here.iter().all(still) {
                 return None;
@@ -71,10 +73,10 @@ fn outdated(model: &ProtocolModel<Lanes>, says: Says) -> Option<usize> {
     Some(count)
 }
 
-/// `slots`, with requests that end in each way and incarnations that end: what it calls outdated is
-/// ignored, and stays so.
+/// `slots`, with requests that end in each way and incarnations that end: a message declared
+/// outdated is ignored, and stays so.
 #[test]
-fn what_is_outdated_is_ignored_for_ever() {
+fn outdated_messages_are_ignored_forever() {
     let once = || Bounds::new(1);
     let worlds = [
         model(2, Bounds { restarts: 1, withdrawals: 1, entries: vec![2, 1], ..once() }, bare()),
@@ -92,14 +94,13 @@ fn what_is_outdated_is_ignored_for_ever() {
     }
 }
 
-/// The planted bugs: answers that are still awaited, and those that are awaited later, are not
-/// outdated.
+/// The planted bugs: answers that are still awaited, now or later, are not outdated.
 #[test]
-fn what_is_called_outdated_too_early_is_found() {
+fn a_message_declared_outdated_too_early_is_found() {
     let small = || model(2, Bounds::new(1), bare());
-    let answers: Says = |_, _, message| matches!(message.message, SlotsMessage::Agg { .. });
+    let answers: IsOutdated = |_, _, message| matches!(message.message, SlotsMessage::Agg { .. });
     assert_eq!(outdated(&small(), answers), None);
-    let requests: Says = |process, _, message| {
+    let requests: IsOutdated = |process, _, message| {
         let waits = process.observe().stamp.is_some();
         !waits && matches!(message.message, SlotsMessage::Request { .. })
     };

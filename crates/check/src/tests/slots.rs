@@ -1,5 +1,5 @@
-//! Numbered slots: several grants a process, weights, a changing k, new incarnations, and a planted
-//! bug for each checker of them.
+//! Numbered slots: several grants per process, weights, a changing k, new incarnations, and a
+//! planted bug for each property.
 
 use std::collections::BTreeSet;
 
@@ -31,18 +31,18 @@ fn search(k: u32, bounds: Bounds, printed: Defects) -> Outcome {
     explore_model(model(2, k, bounds, printed), Order::Breadth)
 }
 
-/// By that property alone.
+/// Whether that property is violated, checking no other.
 fn breaks(k: u32, bounds: Bounds, printed: Defects, property: &'static str) -> bool {
     let model = model(2, k, bounds, printed).checking([property]);
     broken(&explore_model(model, Order::Breadth)) == [property]
 }
 
-/// All was tried; that k are ever inside is not asked of the toy.
+/// Every state was visited and no property is violated; the toy need not reach k inside.
 fn nothing_breaks(found: &Outcome) {
     assert!(found.complete && broken(found).is_empty(), "{found:?}");
 }
 
-/// All states.
+/// All states of the model.
 fn states(model: &ProtocolModel<Toy>) -> Vec<State<Toy>> {
     let (mut seen, mut ahead, mut all) = (BTreeSet::new(), vec![model.first_state()], Vec::new());
     while let Some(state) = ahead.pop() {
@@ -54,9 +54,9 @@ fn states(model: &ProtocolModel<Toy>) -> Vec<State<Toy>> {
     all
 }
 
-/// A client that asks again while inside goes in twice, and comes out of either first. Before;
-/// inside; out; inside twice, with the first alone and with the second alone; inside again with the
-/// same slot; and two ends, which fences tell apart.
+/// A client that asks again while inside is granted twice and releases either grant first. The
+/// states: idle; one inside; released; two inside, then the first alone or the second alone; one
+/// inside again with the same slot; and two final states, which differ by their fences.
 #[test]
 fn a_process_holds_several_grants() {
     let twice = |asks_inside| Bounds { entries: vec![2, 0], asks_inside, ..Bounds::new(2) };
@@ -69,7 +69,7 @@ fn a_process_holds_several_grants() {
     assert_eq!((inside(true), inside(false)), (Some(2), Some(1)));
 }
 
-/// With several clients, so many wait at once; who asked last gives up first.
+/// Several clients of a process wait at once; the last one to ask withdraws first.
 #[test]
 fn several_clients_wait_at_once() {
     let bounds =
@@ -80,8 +80,8 @@ fn several_clients_wait_at_once() {
     assert!(all.iter().any(|state| state.spent.withdrawals == 1 && waiting(state) == 1));
 }
 
-/// The planted bugs of "one holder and increasing fences per slot": granted to two; under an old
-/// fence, that of an earlier incarnation; shown by two.
+/// The planted bugs of "one holder and increasing fences per slot": a slot granted to two
+/// processes; a slot with a fence of an earlier incarnation; a slot shown by two processes.
 #[test]
 fn a_slot_with_two_holders_or_an_old_fence_is_found() {
     let once = Bounds::new(1);
@@ -97,10 +97,10 @@ fn a_slot_with_two_holders_or_an_old_fence_is_found() {
     nothing_breaks(&search(2, again, Defects::NONE));
 }
 
-/// Two that show one slot are found though nobody is granted what another uses.
+/// Two processes that show the same slot are found although no slot in use is granted.
 #[test]
 fn a_slot_that_two_show_is_found() {
-    let one_after_the_other = |printed| {
+    let in_sequence = |printed| {
         let model = model(2, 2, Bounds { entries: vec![1, 1], ..Bounds::new(1) }, printed);
         let mut state = model.first_state();
         for words in ["p0 asks", "p0 comes out", "p1 asks"] {
@@ -113,21 +113,21 @@ fn a_slot_that_two_show_is_found() {
         }
         state.ghost.value.has_broken(SlotFences::NAME)
     };
-    assert!(!one_after_the_other(toy::SHARES));
-    assert!(one_after_the_other(toy::SHARES.with(toy::CLINGS)));
+    assert!(!in_sequence(toy::SHARES));
+    assert!(in_sequence(toy::SHARES.with(toy::CLINGS)));
 }
 
-/// The planted bug of the strict order: p1 goes in with a later stamp while p0 waits. Handed over,
-/// a slot is outside the order.
+/// The planted bug of the strict order: p1 enters with a later stamp while p0 waits. A slot that is
+/// handed over is outside the order.
 #[test]
-fn who_overtakes_is_found() {
+fn overtaking_is_found() {
     assert!(breaks(2, Bounds::new(1), toy::OVERTAKES, StrictOrder::NAME));
     assert!(!breaks(2, Bounds::new(1), toy::HANDS_OVER, StrictOrder::NAME));
     assert!(!breaks(2, Bounds::new(1), Defects::NONE, StrictOrder::NAME));
 }
 
-/// The planted bug of a k that shrinks: a slot beyond it is taken. Who was inside before may stay,
-/// and does not count.
+/// The planted bug of a shrinking k: a slot beyond k is granted. Grants from before may stay and do
+/// not count.
 #[test]
 fn a_slot_beyond_k_is_found() {
     let shrinks = || Bounds { entries: vec![1, 1], resizes: vec![2], ..Bounds::new(1) };
@@ -137,8 +137,8 @@ fn a_slot_beyond_k_is_found() {
     nothing_breaks(&search(4, shrinks(), Defects::NONE));
 }
 
-/// A request that has become too large ends; else whoever waits for it waits for ever. The planted
-/// bug: it waits on.
+/// A request that has become too large ends; otherwise its client waits forever. The planted bug:
+/// it waits on.
 #[test]
 fn a_request_that_is_too_large_ends() {
     let shrinks =
@@ -147,45 +147,47 @@ fn a_request_that_is_too_large_ends() {
     assert!(breaks(2, shrinks(), toy::WAITS_ON, EveryoneServed::NAME));
 }
 
-/// The planted bug of slots that are left lying: k grows while somebody is inside, and who waits is
-/// not looked at again. As long as k stays, the same waits rightly, until the other comes out.
+/// The planted bug of unused slots: k grows while a client is inside, and the waiting request is
+/// not reconsidered. While k stays, the same request waits rightly, until the release.
 #[test]
-fn who_waits_for_what_is_free_is_found() {
+fn a_request_that_waits_for_free_slots_is_found() {
     let schedule = |resizes| {
         let bounds = Bounds { entries: vec![2, 0], asks_inside: true, resizes, ..Bounds::new(1) };
         let model = model(2, 1, bounds, Defects::NONE).checking([NOT_LEFT_LYING]);
         let found = explore_model(model, Order::Breadth).properties.swap_remove(0);
-        let schedule = found.counterexample.expect("the toy does not look again").into_iter();
-        schedule.map(|told| told.step.to_string()).collect::<Vec<_>>()
+        let schedule =
+            found.counterexample.expect("the toy does not reconsider requests").into_iter();
+        schedule.map(|entry| entry.step.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(schedule(vec![]), ["p0 asks", "p0 asks", "p0 comes out"]);
     let grown = schedule(vec![2]);
     assert!(grown.len() == 4 && !grown.contains(&"p0 comes out".to_owned()), "{grown:?}");
 }
 
-/// Who is told later of another k is under way: nobody waits for ever before.
+/// A pending notification of a new k counts as an event to come: no request is starved before.
 #[test]
-fn a_change_of_k_is_news() {
+fn a_pending_resize_is_not_quiet() {
     let grows =
         Bounds { entries: vec![2, 0], asks_inside: true, resizes: vec![4], ..Bounds::new(1) };
     let model = model(2, 2, grows, Defects::NONE).checking([EveryoneServed::NAME]);
     let found = explore_model(model, Order::Breadth);
     let schedule =
-        found.properties[0].counterexample.as_ref().expect("the toy does not look again");
-    let told = schedule.iter().filter(|told| told.step.to_string().contains("sets k to 4")).count();
-    assert_eq!(told, 2);
+        found.properties[0].counterexample.as_ref().expect("the toy does not reconsider requests");
+    let resizes =
+        schedule.iter().filter(|entry| entry.step.to_string().contains("sets k to 4")).count();
+    assert_eq!(resizes, 2);
 }
 
-/// The planted bug of "who goes in has asked": for one, and gets two.
+/// The planted bug of "every grant answers a request": a request of weight 1 is granted two slots.
 #[test]
 fn more_than_was_asked_for_is_found() {
     assert!(breaks(4, Bounds::new(1), toy::TAKES_MORE, NOTHING_FROM_NOTHING));
     assert!(!breaks(4, Bounds::new(1), Defects::NONE, NOTHING_FROM_NOTHING));
 }
 
-/// Nobody asks for more than the widest lane has: it would be refused, and rightly.
+/// No client asks for more than the widest lane has: such a request would rightly be refused.
 #[test]
-fn nobody_asks_for_more_than_a_lane_has() {
+fn weights_fit_the_widest_lane() {
     let asked = |lanes| {
         let mut model = model(2, 3, Bounds { weight_max: 3, ..Bounds::new(1) }, Defects::NONE);
         model.setup.slots.lanes = lanes;
@@ -195,17 +197,18 @@ fn nobody_asks_for_more_than_a_lane_has() {
     assert_eq!((asked(1), asked(2), asked(3)), (3, 2, 1));
 }
 
-/// The planted bug of what is left behind: a debt, when nobody wants anything any more.
+/// The planted bug of leftover state: a debt although no request is left.
 #[test]
-fn what_is_left_behind_is_found() {
+fn leftover_state_is_found() {
     assert!(breaks(2, Bounds::new(1), toy::OWES, NoResidue::NAME));
     assert!(!breaks(2, Bounds::new(1), Defects::NONE, NoResidue::NAME));
 }
 
-/// Everybody is told one log, in its order; who comes back, from its beginning. Incarnations are
-/// numbered through all processes. All may be down at once, and the log goes on.
+/// Every process is notified of one log, in its order; a restarted process from its beginning.
+/// Incarnations are numbered across all processes. All processes may be down at once, and the log
+/// continues.
 #[test]
-fn the_log_is_told_in_one_order() {
+fn the_log_has_one_order() {
     let bounds = Bounds { crashes: 1, restarts: 2, ..Bounds::new(0) };
     let model = model(3, 1, bounds, Defects::NONE);
     let all = states(&model);
@@ -217,10 +220,10 @@ fn the_log_is_told_in_one_order() {
             .map(|entry| (entry.node, u32::from(entry.incarnation), entry.adds))
             .collect();
         let up = state.ids().filter(|&node| state.is_up(node));
-        let heard: Vec<&Toy> = up.map(|node| state.processes[node.index()].protocol()).collect();
+        let notified: Vec<&Toy> = up.map(|node| state.processes[node.index()].protocol()).collect();
         if (state.spent.restarts, state.down.len()) != (2, 0) {
-            // Nothing is forgotten as long as somebody may come back.
-            assert!(heard.iter().all(|toy| log.starts_with(&toy.heard)), "{state:?}");
+            // No entry is dropped while a process may restart.
+            assert!(notified.iter().all(|toy| log.starts_with(&toy.notifications)), "{state:?}");
             let added = log.iter().filter(|entry| entry.2).map(|entry| entry.1);
             assert!(
                 added.eq(1..=u32::try_from(log.iter().filter(|entry| entry.2).count()).unwrap())
@@ -229,41 +232,45 @@ fn the_log_is_told_in_one_order() {
         let done = model.next_steps(state).is_empty();
         if done {
             ends += 1;
-            assert!(log.is_empty(), "everybody was told");
-            assert!(heard.windows(2).all(|two| two[0].heard == two[1].heard), "in one order");
-            assert_eq!(heard[0].heard.len(), 5, "three were evicted, two added");
+            assert!(log.is_empty(), "every process was notified");
+            assert!(
+                notified.windows(2).all(|two| two[0].notifications == two[1].notifications),
+                "in one order"
+            );
+            assert_eq!(notified[0].notifications.len(), 5, "three were evicted, two added");
         }
     }
     assert!(ends > 0);
     assert!(
         all.iter().any(|state| state.down.len() + state.crashed.len() == 3),
-        "all are gone at once"
+        "all are down at once"
     );
     assert!(
         all.iter().any(|state| state.clients.iter().any(|client| client.incarnation == 2)),
-        "twice the same"
+        "the same process restarted twice"
     );
 }
 
-/// Without a log: news of each incarnation, in any order, also to who came back since; one process
-/// never goes down.
+/// Without a log: a notification per incarnation, in any order, also to processes that restarted
+/// since; one process never goes down.
 #[test]
-fn news_of_incarnations_come_in_any_order() {
+fn notifications_without_a_log_come_in_any_order() {
     let bounds =
         Bounds { restarts: 2, notifications: CrashNotifications::InOrder, ..Bounds::new(0) };
     let all = states(&model(3, 1, bounds, Defects::NONE));
-    let heard = |state: &State<Toy>, node: usize| state.processes[node].protocol().heard.clone();
+    let notified =
+        |state: &State<Toy>, node: usize| state.processes[node].protocol().notifications.clone();
     let (first, second) = ((NodeId(1), 0, false), (NodeId(1), 1, false));
     for order in [[first, second], [second, first]] {
-        assert!(all.iter().any(|state| heard(state, 0) == order), "{order:?}");
+        assert!(all.iter().any(|state| notified(state, 0) == order), "{order:?}");
     }
-    let told_anew = all.iter().any(|state| {
+    let notified_again = all.iter().any(|state| {
         let toy = state.processes[0].protocol();
-        toy.incarnation == 1 && toy.heard == [first]
+        toy.incarnation == 1 && toy.notifications == [first]
     });
     assert!(
-        told_anew,
-        "p0, back again, hears of p1's crash, which its earlier incarnation may have heard of"
+        notified_again,
+        "p0, restarted, is notified of p1's crash, of which its earlier incarnation may know"
     );
     let stays = |state: &State<Toy>| {
         state.ids().any(|node| state.is_up(node) && state.clients[node.index()].incarnation == 0)
@@ -273,14 +280,14 @@ fn news_of_incarnations_come_in_any_order() {
         state
             .processes
             .iter()
-            .all(|process| process.protocol().heard.iter().all(|(_, _, back)| !back))
+            .all(|process| process.protocol().notifications.iter().all(|(_, _, back)| !back))
     }));
 }
 
-/// Of a process that has crashed nothing is left, whatever it was doing; its client is gone with
-/// it, and another asks in the new incarnation.
+/// A crashed process keeps no state, whatever it was doing; its client is gone with it, and another
+/// asks in the new incarnation.
 #[test]
-fn who_crashes_keeps_nothing() {
+fn a_crashed_process_keeps_nothing() {
     let bounds = Bounds { entries: vec![2, 0], weight_max: 2, restarts: 1, ..Bounds::new(1) };
     let model = model(2, 4, bounds, Defects::NONE);
     let all = states(&model);
@@ -302,9 +309,9 @@ fn who_crashes_keeps_nothing() {
     assert!(waiting.clone().any(|state| !state.waits(NodeId(0)) && state.clients[0].asked == 1));
 }
 
-/// Who comes back is told of every change of k anew.
+/// A restarted process is notified of every change of k again.
 #[test]
-fn a_new_incarnation_hears_of_k_again() {
+fn a_new_incarnation_is_notified_of_k_again() {
     let bounds = Bounds { entries: vec![0], restarts: 1, resizes: vec![3], ..Bounds::new(0) };
     let all = states(&model(2, 2, bounds, Defects::NONE));
     let p0 = |incarnation, resized| {
@@ -315,9 +322,10 @@ fn a_new_incarnation_hears_of_k_again() {
     assert!(p0(0, 1) && p0(1, 0) && p0(1, 1));
 }
 
-/// A timer that is armed again and again runs out so often; while it runs, nobody waits for ever.
+/// A timer that is re-armed forever expires as often as the bounds allow; while it is armed, no
+/// request is starved.
 #[test]
-fn timers_run_out_a_bounded_number_of_times() {
+fn timers_expire_a_bounded_number_of_times() {
     let bounds = |expiries| Bounds {
         entries: vec![1, 0],
         weight_max: 2,
@@ -336,10 +344,10 @@ fn timers_run_out_a_bounded_number_of_times() {
     );
 }
 
-/// Where the order of messages is nothing to anybody it tells no states apart; a schedule still
-/// counts them in the order of sending.
+/// In unordered channels the order of messages does not distinguish states; a schedule still counts
+/// messages in the order of sending.
 #[test]
-fn a_schedule_counts_messages_as_they_were_sent() {
+fn schedules_count_messages_in_the_order_of_sending() {
     let steps = |printed| {
         let bounds =
             Bounds { entries: vec![1, 0], channels: Channels::Unordered, ..Bounds::new(1) };
@@ -352,10 +360,9 @@ fn a_schedule_counts_messages_as_they_were_sent() {
     assert_eq!(steps(toy::REFUSES_SECOND), "p0 -> p1: note 2");
 }
 
-/// Of several that are inside at one process, a schedule says which one comes out, by the order of
-/// their grants.
+/// Of several grants of one process, a schedule names the released one by the order of the grants.
 #[test]
-fn a_schedule_says_who_comes_out() {
+fn schedules_name_the_released_grant() {
     let bounds = Bounds { entries: vec![2, 0], asks_inside: true, ..Bounds::new(1) };
     let model = model(2, 4, bounds, Defects::NONE);
     let mut state = model.first_state();
@@ -363,14 +370,14 @@ fn a_schedule_says_who_comes_out() {
         state = model.next_steps(&state).swap_remove(0).1;
     }
     let steps = model.next_steps(&state);
-    let steps_out: Vec<String> =
+    let releases: Vec<String> =
         steps.iter().map(|(action, _)| crate::action::step(&state, action).to_string()).collect();
-    assert_eq!(steps_out, ["p0 comes out", "p0 comes out 2"]);
+    assert_eq!(releases, ["p0 comes out", "p0 comes out 2"]);
 }
 
-/// In whatever order two messages were sent, they make one state.
+/// Two messages sent in either order make one state.
 #[test]
-fn the_order_of_unordered_messages_makes_no_state() {
+fn the_order_of_unordered_messages_is_no_state() {
     let unique = |channels| {
         let bounds = Bounds { entries: vec![2, 0], asks_inside: true, channels, ..Bounds::new(1) };
         states(&model(2, 4, bounds, toy::REFUSES_FIRST)).len()

@@ -1,5 +1,5 @@
-//! Symmetry: as many kinds of states as there are, the same verdicts, and refused where names
-//! matter.
+//! Symmetry reduction: each class of states is visited once, verdicts stay, and it is refused where
+//! names matter.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,37 +23,40 @@ fn star(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> ProtocolModel<T
     ProtocolModel::new(setup, Bounds { notifications: CrashNotifications::InOrder, ..bounds })
 }
 
-/// All states, each by its kind: how many states, and how many kinds.
-fn kinds<P: Explorable>(model: &ProtocolModel<P>) -> (usize, usize) {
-    let (mut states, mut kinds) = (BTreeSet::new(), BTreeSet::new());
+/// The number of states, and of their classes.
+fn classes<P: Explorable>(model: &ProtocolModel<P>) -> (usize, usize) {
+    let (mut states, mut classes) = (BTreeSet::new(), BTreeSet::new());
     let mut ahead = vec![model.first_state()];
     while let Some(state) = ahead.pop() {
         if states.insert(digest(&state)) {
-            kinds.insert(digest(&representative(&state)));
+            classes.insert(digest(&representative(&state)));
             ahead.extend(model.next_steps(&state).into_iter().map(|(_, next)| next));
         }
     }
-    (states.len(), kinds.len())
+    (states.len(), classes.len())
 }
 
-/// The leaves of a star can change places. A search by kinds visits each kind that a search of all
-/// states meets, and no other: were the algorithm to compare names, some would be missed.
+/// The leaves of a star are interchangeable. A reduced search visits each class of a full search,
+/// and no other: if the algorithm compared names, some would be missed.
 #[test]
-fn every_kind_is_visited_once() {
+fn every_class_is_visited_once() {
     for bounds in [Bounds::new(1), Bounds { restarts: 1, ..Bounds::new(1) }] {
         let model = star(4, 1, bounds.clone(), Defects::NONE).with_symmetry().expect("a symmetry");
-        let (states, kinds) = kinds(&model);
+        let (states, classes) = classes(&model);
         let found = explore_model(model, Order::Depth);
         all_hold(&found);
-        assert_eq!(found.unique, kinds);
-        assert!(states > 4 * kinds, "six namings of most of {kinds} kinds, and {states} states");
+        assert_eq!(found.unique, classes);
+        assert!(
+            states > 4 * classes,
+            "six renamings of most of {classes} classes, and {states} states"
+        );
         assert_eq!(explore_model(star(4, 1, bounds, Defects::NONE), Order::Depth).unique, states);
     }
 }
 
-/// The planted bug is found by kinds too, with a schedule that can happen.
+/// The planted bug is found by a reduced search too, with a schedule that can happen.
 #[test]
-fn a_defect_is_found_by_its_kind() {
+fn a_defect_is_found_with_symmetry() {
     let model = star(3, 1, Bounds::new(1), r::R1)
         .with_symmetry()
         .expect("a symmetry")
@@ -61,15 +64,15 @@ fn a_defect_is_found_by_its_kind() {
     assert_eq!(broken(&explore_model(model, Order::Depth)), [AtMostK::NAME]);
 }
 
-/// Stamps are compared by name, several tokens are asked for by name, losses are mended by name;
-/// and who asks more often is not like another.
+/// Refused: stamps are compared by name, several tokens are requested by name, crashes are repaired
+/// by name; and processes with different numbers of requests are not interchangeable.
 #[test]
 fn refused_where_names_matter() {
     let raymond = ProtocolModel::<Permission<Direct>>::new(Setup::new(3, 1), Bounds::new(1));
     assert_eq!(raymond.with_symmetry().err(), Some(NoSymmetry::Names));
     let tokens = |k, bounds| star(4, k, bounds, Defects::NONE).with_symmetry().err();
     assert_eq!(tokens(2, Bounds::new(1)), Some(NoSymmetry::Names));
-    assert_eq!(tokens(1, Bounds { crashes: 1, ..Bounds::new(1) }), Some(NoSymmetry::Losses));
+    assert_eq!(tokens(1, Bounds { crashes: 1, ..Bounds::new(1) }), Some(NoSymmetry::Crashes));
     assert_eq!(
         tokens(1, Bounds { entries: vec![1, 2, 3, 4], ..Bounds::new(1) }),
         Some(NoSymmetry::None)

@@ -1,5 +1,4 @@
-//! A protocol with numbered slots that asks nobody, with a switch for each thing that it can do
-//! wrong.
+//! A protocol with numbered slots that needs no messages, with a switch for each bug.
 
 use kgate_core::{
     Defects, Explorable, Fence, GrantId, Input, InputOf, Mechanism, NodeId, Notice, Observation,
@@ -7,31 +6,31 @@ use kgate_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Takes slots that others take too.
+/// Grants slots that other processes grant too.
 pub(super) const SHARES: Defects = Defects::bit(0);
-/// Fences of a new incarnation begin where those of the first one began.
+/// Fences of a new incarnation start where those of the first one started.
 pub(super) const FORGETS: Defects = Defects::bit(1);
-/// Shows slots that it has given back.
+/// Shows slots that it has released.
 pub(super) const CLINGS: Defects = Defects::bit(2);
-/// Gets two slots where one was asked for.
+/// Grants two slots to a request of weight 1.
 pub(super) const TAKES_MORE: Defects = Defects::bit(11);
-/// p0 waits for ever, and others go in behind it.
+/// p0 waits forever, and others overtake it.
 pub(super) const OVERTAKES: Defects = Defects::bit(3);
-/// The same by handing over what it has.
+/// The same, with slots that were handed over.
 pub(super) const HANDS_OVER: Defects = Defects::bit(4);
-/// Takes its highest slot, whatever k is.
+/// Grants its highest slot, whatever k is.
 pub(super) const GRASPS: Defects = Defects::bit(5);
-/// Owes something for ever.
+/// Owes an answer forever.
 pub(super) const OWES: Defects = Defects::bit(6);
 /// A request that has become too large waits on.
 pub(super) const WAITS_ON: Defects = Defects::bit(7);
-/// A timer runs out and is armed again, for ever, while somebody waits.
+/// A timer is re-armed forever while a request waits.
 pub(super) const TICKS: Defects = Defects::bit(8);
-/// Refuses the first note, or the second one, if it comes before the other.
+/// Refuses the first message, or the second one, if it arrives before the other.
 pub(super) const REFUSES_FIRST: Defects = Defects::bit(9);
 pub(super) const REFUSES_SECOND: Defects = Defects::bit(10);
 
-/// Process p has the slots p and n + p. Whoever asks for one gets it at once; who asks for more
+/// Process p owns the slots p and n + p. A request of weight 1 is granted at once; a larger one
 /// waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Toy {
@@ -44,8 +43,8 @@ pub(super) struct Toy {
     held: Vec<(GrantId, u32)>,
     clings_to: Vec<u32>,
     waiting: Vec<u32>,
-    /// CrashNotifications as they came: of whom, of which incarnation, and whether it is back.
-    pub(super) heard: Vec<(NodeId, u32, bool)>,
+    /// The notifications in order: process, incarnation, and whether it returned.
+    pub(super) notifications: Vec<(NodeId, u32, bool)>,
     notes: Vec<u8>,
 }
 
@@ -98,7 +97,7 @@ impl Toy {
     fn note(&mut self, note: u8) -> Result<(), Refusal> {
         let refused = [REFUSES_FIRST, REFUSES_SECOND][usize::from(note)];
         if self.has(refused) && self.notes.is_empty() {
-            return Err(Refusal::Malformed("the other one first"));
+            return Err(Refusal::Malformed("out of order"));
         }
         self.notes.push(note);
         Ok(())
@@ -113,7 +112,7 @@ impl Protocol for Toy {
     type Durable = ();
 
     fn start(setup: &Setup, stored: Option<()>, _out: &mut Outbox<Self>) -> Self {
-        assert_eq!(stored, None, "who comes back has nothing");
+        assert_eq!(stored, None, "a restarted process has no state");
         Self {
             me: setup.me,
             nodes: setup.nodes,
@@ -124,7 +123,7 @@ impl Protocol for Toy {
             held: Vec::new(),
             clings_to: Vec::new(),
             waiting: Vec::new(),
-            heard: Vec::new(),
+            notifications: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -157,8 +156,12 @@ impl Protocol for Toy {
             Input::Resize(k) => self.resize(k, out),
             Input::Expire(()) => out.arm((), Span::UNIT),
             Input::Deliver { message: Note::Note(note), .. } => return self.note(note),
-            Input::Crashed { node, incarnation } => self.heard.push((node, incarnation.0, false)),
-            Input::Joined { node, incarnation, .. } => self.heard.push((node, incarnation.0, true)),
+            Input::Crashed { node, incarnation } => {
+                self.notifications.push((node, incarnation.0, false))
+            }
+            Input::Joined { node, incarnation, .. } => {
+                self.notifications.push((node, incarnation.0, true))
+            }
             Input::Lease(_) | Input::Reserved(_) => {}
         }
         Ok(())
