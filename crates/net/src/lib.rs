@@ -2,7 +2,6 @@
 //! order.
 
 mod channel;
-mod driver;
 mod link;
 mod links;
 mod lossy_channel;
@@ -10,7 +9,6 @@ mod tls;
 pub mod wire;
 
 pub use channel::{Channel, ChannelError, Handshake, Window};
-pub use driver::{Deed, Drive, Driver, NotTaken, Order, TimerKey, Unreadable};
 pub use link::Refusal;
 pub use links::{
     LinkConfig, LinkEvent, LinkLimits, Links, MembershipError, SendError, StartError, WhenFull,

@@ -39,7 +39,7 @@ use kgate_net::Security;
 use kgate_protocols::registry;
 use serde::Deserialize;
 
-use crate::core::{Definition, Detection, GateId, Settings, Terms, check};
+use crate::core::{Definition, Detection, GateId, Settings, Terms};
 use crate::serve::authorisation::Allow;
 use crate::serve::limits::Limits;
 
@@ -184,14 +184,13 @@ impl GateConfig {
 /// can be named, and whoever founds a cluster with a closed one has most likely slipped.
 fn can_be(gate: &Definition, nodes: u32) -> Result<(), BadConfig> {
     let name = &gate.name;
-    let entry = registry::entry(&gate.protocol).map_err(|error| error.to_string());
-    let checked = match entry.and_then(|entry| check(gate, entry, nodes)) {
-        Err(text) if gate.k == 0 => {
-            Err(format!("{text}; `kgate set {name} -k 0` closes a gate that is there"))
+    let checked = match gate.check(nodes) {
+        Err(error) if gate.k == 0 => {
+            Err(format!("{error}; `kgate set {name} -k 0` closes a gate that is there"))
         }
-        checked => checked,
+        checked => checked.map_err(|error| error.to_string()),
     };
-    checked.map_err(|text| BadConfig::Senseless(format!("gate `{name}`: {text}")))
+    checked.map(drop).map_err(|text| BadConfig::Senseless(format!("gate `{name}`: {text}")))
 }
 
 /// The files for TLS.

@@ -24,6 +24,7 @@ mod agreement;
 mod begin;
 mod config;
 pub mod core;
+mod driver;
 mod metrics;
 pub mod serve;
 mod shell;

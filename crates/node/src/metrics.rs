@@ -30,7 +30,7 @@ pub(crate) fn render(core: &Core, now: Time) -> String {
     each("kgate_grants_total", "counter", "Permits granted.", &|at| float(gates[at].1.grants));
     each("kgate_losses_total", "counter", "Permits lost.", &|at| float(gates[at].1.losses));
     each("kgate_junk_total", "counter", "Messages that no correct peer sends.", &|at| {
-        float(gates[at].1.junk)
+        float(gates[at].1.rejected)
     });
     each("kgate_wait_max_seconds", "gauge", "The longest wait of those who got in.", &|at| {
         float(gates[at].1.longest_wait) / 1e9

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use kgate_api::LeaseInstant;
 use kgate_control::log::{Log, LogStatus};
 use kgate_control::state::{Change, ClusterId};
@@ -203,13 +204,13 @@ impl Shell {
             LinkEvent::Message { from, bytes } => {
                 if let Some(agreement) = &self.agreement {
                     if let Some(inside) = PeerMessage::of_log(&bytes) {
-                        return agreement.receive(from, inside);
+                        return agreement.receive(from, &inside);
                     }
                     if PeerMessage::is_lease(&bytes) {
                         self.core.voters_appended(now(), agreement.voters_appended());
                     }
                 }
-                (from, PeerEvent::PeerMessage(bytes.to_vec()))
+                (from, PeerEvent::Received(bytes))
             }
             LinkEvent::Up { peer, incarnation } => {
                 tracing::info!(peer = peer.0, incarnation = incarnation.0, "connected");
@@ -366,7 +367,7 @@ impl Shell {
                 }
                 self.core.news(now(), news, actions);
             }
-            Event::PeerMessage(to, bytes) => self.send(to, PeerMessage::Log(bytes).bytes()),
+            Event::PeerMessage(to, bytes) => self.send(to, PeerMessage::Log(bytes.into()).bytes()),
             Event::Answer(number, came) => self.core.proposed(now(), number, came, actions),
             Event::Status(LogStatus { stopped: Some(why), .. }) => {
                 return Err(Stopped::Log(why.to_string()));
@@ -396,9 +397,9 @@ impl Shell {
         });
     }
 
-    fn send(&self, to: NodeId, bytes: Vec<u8>) {
+    fn send(&self, to: NodeId, frame: Bytes) {
         let Some(links) = &self.links else { return };
-        if let Err(error) = links.send(to, bytes) {
+        if let Err(error) = links.send(to, frame) {
             tracing::error!(peer = to.0, "{error}");
         }
     }

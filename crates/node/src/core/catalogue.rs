@@ -8,50 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::definition::Definition;
+use super::peer_message::{GateId, PeerMessage};
 use kgate_control::state::Policy;
 use kgate_core::NodeId;
-use serde::{Deserialize, Serialize};
-
-use super::peer_message::{GateId, PeerMessage};
-
-/// What a gate is: the same at all nodes, for ever.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Definition {
-    /// Its number.
-    pub id: GateId,
-    /// Its name.
-    pub name: String,
-    /// k.
-    pub k: u32,
-    /// By which protocol.
-    pub protocol: String,
-    /// Into how many queues its slots are split.
-    pub lanes: u32,
-    /// What becomes of a silent holder's slots.
-    pub policy: Policy,
-    /// Who made it so, for people.
-    pub author: String,
-}
-
-impl Definition {
-    /// The longest name of a gate.
-    pub const LONGEST_NAME: usize = 128;
-    /// The most units of a gate.
-    pub const MOST: u32 = 1 << 16;
-
-    /// Whether a name may be a gate's; the text says what may.
-    pub fn check_name(name: &str) -> Result<(), String> {
-        let fine = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-        if name.is_empty() || name.len() > Self::LONGEST_NAME || !name.chars().all(fine) {
-            return Err(format!(
-                "a gate's name has 1 to {} letters, digits, dots, dashes, underscores or slashes: not `{}`",
-                Self::LONGEST_NAME,
-                name.chars().take(40).collect::<String>().escape_debug(),
-            ));
-        }
-        Ok(())
-    }
-}
 
 /// The number of the gate that guards the catalogue.
 pub const CATALOGUE: GateId = GateId(0);

@@ -3,13 +3,14 @@
 use kgate_control::state::Policy;
 use kgate_core::{Fence, Span, Time};
 
-use super::catalogue::{CATALOGUE, Definition};
+use super::catalogue::CATALOGUE;
+use super::definition::Definition;
 use super::messages::{AcquireRequest, ClientMessage, DurableOptions, ErrorCode, ServerMessage};
 use super::peer_message::GateId;
 use super::sessions::{Request, RequestState};
 use super::timers::Due;
 use super::view::Process;
-use super::{Action, ClientId, Core, Outcome, RequestKey, Secret, SessionId};
+use super::{Action, ClientId, Core, GateEffect, RequestKey, Secret, SessionId};
 
 /// A request for a gate that is being made.
 #[derive(Debug)]
@@ -204,7 +205,7 @@ impl Core {
                 let patience = self.settings.patience;
                 self.timers.arm(now, Due::Patience(key), patience, patience);
             }
-            let ask = |gate: &mut super::Gate, out: &mut Vec<Outcome>| {
+            let ask = |gate: &mut super::Gate, out: &mut Vec<GateEffect>| {
                 gate.acquire(now, key, weight, (process, hold), out)
             };
             let taken = self.at_gate(now, id, actions, ask).expect("what is known is there");
@@ -294,7 +295,8 @@ impl Core {
     /// Whether a gate can be made as somebody wants it.
     fn can_make(&self, pending: &PendingAcquire) -> Result<(), Refusal> {
         let name = &pending.request.gate;
-        Definition::check_name(name).map_err(|text| (ErrorCode::BadRequest, text))?;
+        let invalid = |error: super::BadDefinition| (ErrorCode::BadRequest, error.to_string());
+        Definition::check_name(name).map_err(invalid)?;
         let Some(entry) = self.settings.new_gates else {
             let known: Vec<&str> = self.catalogue.all().map(|gate| gate.name.as_str()).collect();
             let text = format!(
@@ -304,14 +306,13 @@ impl Core {
             return Err((ErrorCode::GateNotFound, text));
         };
         let plan = self.plan(GateId(0), name, pending.request.k.unwrap_or(1));
-        super::check(&plan, entry, self.settings.nodes)
-            .map_err(|text| (ErrorCode::BadRequest, text))
+        plan.check_with(entry, self.settings.nodes).map_err(invalid)
     }
 
     /// Sees to it that a gate is made.
     fn make_gate(&mut self, now: Time, name: &str, k: u32, actions: &mut Vec<Action>) {
         if self.catalogue.want(name, k) {
-            let ask = |gate: &mut super::Gate, out: &mut Vec<Outcome>| {
+            let ask = |gate: &mut super::Gate, out: &mut Vec<GateEffect>| {
                 gate.acquire(now, OURS, 1, (Process::default(), None), out)
             };
             self.at_gate(now, CATALOGUE, actions, ask)

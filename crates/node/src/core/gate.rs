@@ -13,33 +13,36 @@ pub use deciding::Hold;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use kgate_core::{Fence, GrantId, Incarnation, NodeId, Notice, Phase, Span, Time, To, ViewId};
-use kgate_net::{Deed, Drive, NotTaken, Order, TimerKey};
+use bytes::Bytes;
+use kgate_core::{
+    Effect, Fence, GrantId, Incarnation, Input, NodeId, Notice, Phase, Span, Time, To, ViewId,
+};
 
-use super::catalogue::Definition;
+use super::definition::Definition;
 use super::suspend::{SuspendedGate, SuspendedHolder};
 use super::view::{ClientView, GateView, Process, age};
 use super::{RequestKey, SessionId};
+use crate::driver::{Drive, DriverEffect, DriverInput, Encoded, InputRejected, TimerKey};
 
-/// What comes of something at a gate, in this order.
+/// What the node does for a gate, in this order.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    /// A client may go in.
+pub(super) enum GateEffect {
+    /// A request holds a permit.
     Granted { key: RequestKey, slots: Vec<u32>, fence: Option<Fence> },
-    /// The log is to hold what was granted, before its client is told.
+    /// The log must hold this grant before its client learns of it.
     Decided(GrantId),
-    /// A client must stop.
+    /// The holder must stop: its permit is lost.
     Lost(RequestKey),
-    /// A request cannot be granted any more: k is less than it wants.
+    /// The request takes more slots than the gate has since k was lowered.
     TooLarge { key: RequestKey, weight: u32, most: u32 },
-    /// The protocol has a message for others.
-    Send(To, Vec<u8>),
-    /// A timer is to run.
-    Arm(TimerKey, Span, Span),
-    /// A timer is to stop.
+    /// Send a message of the protocol.
+    Send { to: To, message: Encoded },
+    /// Start or restart a timer; it fires between `least` and `most` from now.
+    Arm { timer: TimerKey, least: Span, most: Span },
+    /// Stop a timer.
     Disarm(TimerKey),
-    /// This is to be on stable storage before anything later leaves.
-    Store(Vec<u8>),
+    /// Store the protocol's durable state before any later message leaves.
+    Persist(Vec<u8>),
 }
 
 /// Who waits here.
@@ -77,8 +80,8 @@ pub struct Counters {
     pub longest_wait: u64,
     /// Messages sent, by kind.
     pub sent: BTreeMap<&'static str, u64>,
-    /// Messages that were refused.
-    pub junk: u64,
+    /// Messages of peers that the protocol rejected.
+    pub rejected: u64,
 }
 
 /// One gate at this node.
@@ -156,28 +159,33 @@ impl Gate {
         key: RequestKey,
         weight: u32,
         (process, hold): (Process, Option<Hold>),
-        out: &mut Vec<Outcome>,
-    ) -> Result<(), NotTaken> {
+        out: &mut Vec<GateEffect>,
+    ) -> Result<(), InputRejected> {
         self.waiting.push_back(Waiter { key: Some(key), weight, since: now, process, hold });
         self.hand_over(now, out).inspect_err(|_| drop(self.waiting.pop_back()))
     }
 
     /// Tells the protocol of those who wait, as many as it can tolerate to know.
-    fn hand_over(&mut self, now: Time, out: &mut Vec<Outcome>) -> Result<(), NotTaken> {
+    fn hand_over(&mut self, now: Time, out: &mut Vec<GateEffect>) -> Result<(), InputRejected> {
         while let Some(weight) = self.waiting.get(self.handed).map(|waiter| waiter.weight) {
             if !self.numbered && (self.handed > 0 || !self.holding.is_empty()) {
                 return Ok(());
             }
             // First, since it may be granted at once.
             self.handed += 1;
-            self.order(now, Order::Acquire(weight), out).inspect_err(|_| self.handed -= 1)?;
+            self.drive(now, Input::Acquire { weight }, out).inspect_err(|_| self.handed -= 1)?;
         }
         Ok(())
     }
 
     /// A client gives back what it was granted, after whatever it did is over; false if it holds
     /// nothing.
-    pub(super) fn release(&mut self, now: Time, key: RequestKey, out: &mut Vec<Outcome>) -> bool {
+    pub(super) fn release(
+        &mut self,
+        now: Time,
+        key: RequestKey,
+        out: &mut Vec<GateEffect>,
+    ) -> bool {
         let Some((&grant, _)) = self.holding.iter().find(|(_, holder)| holder.key == key) else {
             return false;
         };
@@ -186,30 +194,41 @@ impl Gate {
         true
     }
 
-    fn give_back(&mut self, now: Time, grant: GrantId, out: &mut Vec<Outcome>) {
-        self.order(now, Order::Release(grant), out)
+    fn give_back(&mut self, now: Time, grant: GrantId, out: &mut Vec<GateEffect>) {
+        self.drive(now, Input::Release { grant }, out)
             .expect("it was granted, and is given back once");
         self.go_on(now, out);
     }
 
     /// The protocol may be free for the next client.
-    fn go_on(&mut self, now: Time, out: &mut Vec<Outcome>) {
+    fn go_on(&mut self, now: Time, out: &mut Vec<GateEffect>) {
         self.hand_over(now, out).expect("what waits was looked at when it came");
     }
 
-    fn order(&mut self, now: Time, order: Order, out: &mut Vec<Outcome>) -> Result<(), NotTaken> {
-        let mut deeds = Vec::new();
-        self.driver.order(now, order, &mut deeds)?;
-        self.carry_out(now, deeds, out);
+    /// Hands the protocol one input and carries out its effects.
+    fn drive(
+        &mut self,
+        now: Time,
+        input: DriverInput,
+        out: &mut Vec<GateEffect>,
+    ) -> Result<(), InputRejected> {
+        let mut effects = Vec::new();
+        self.driver.handle(now, input, &mut effects)?;
+        self.carry_out(now, effects, out);
         Ok(())
     }
 
     /// What the protocol wanted done when it started. If it remembers a client of an earlier
     /// incarnation that waited, that one is gone; and if it has a permit for it at once, that is
     /// given back.
-    pub(super) fn started(&mut self, now: Time, deeds: Vec<Deed>, out: &mut Vec<Outcome>) {
-        let granted = |deed: &Deed| matches!(deed, Deed::Tell(Notice::Granted { .. }));
-        if self.driver.observe().phase == Phase::Waiting || deeds.iter().any(granted) {
+    pub(super) fn started(
+        &mut self,
+        now: Time,
+        effects: Vec<DriverEffect>,
+        out: &mut Vec<GateEffect>,
+    ) {
+        let granted = |effect: &DriverEffect| matches!(effect, Effect::Notify(notice) if matches!(**notice, Notice::Granted { .. }));
+        if self.driver.observe().phase == Phase::Waiting || effects.iter().any(granted) {
             let process = Process::default();
             self.waiting.push_back(Waiter {
                 key: None,
@@ -220,12 +239,18 @@ impl Gate {
             });
             (self.handed, self.abandoned) = (1, 1);
         }
-        self.carry_out(now, deeds, out);
+        self.carry_out(now, effects, out);
     }
 
     /// A node becomes a member, and thereby begins this view.
-    pub(super) fn joined(&mut self, now: Time, node: NodeId, view: ViewId, out: &mut Vec<Outcome>) {
-        self.order(now, Order::Joined(node, view), out)
+    pub(super) fn joined(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        view: ViewId,
+        out: &mut Vec<GateEffect>,
+    ) {
+        self.drive(now, Input::Joined { node, incarnation: view.incarnation(), view }, out)
             .expect("a protocol with slots has incarnations");
     }
 
@@ -245,23 +270,23 @@ impl Gate {
         now: Time,
         node: NodeId,
         incarnation: Incarnation,
-        out: &mut Vec<Outcome>,
+        out: &mut Vec<GateEffect>,
     ) {
         // A protocol that needs no such news says so, and nothing has changed.
-        let _ = self.order(now, Order::Crashed(node, incarnation), out);
+        let _ = self.drive(now, Input::Crashed { node, incarnation }, out);
         self.go_on(now, out);
     }
 
     /// Whether this node may grant (rule N5).
-    pub(super) fn lease(&mut self, now: Time, valid: bool, out: &mut Vec<Outcome>) {
-        self.order(now, Order::Lease(valid), out).expect("a protocol with slots knows leases");
+    pub(super) fn lease(&mut self, now: Time, valid: bool, out: &mut Vec<GateEffect>) {
+        self.drive(now, Input::Lease(valid), out).expect("a protocol with slots knows leases");
     }
 
     /// It has so many units from now on; those that are in use beyond come back by and by.
-    pub(super) fn resize(&mut self, now: Time, k: u32, author: String, out: &mut Vec<Outcome>) {
+    pub(super) fn resize(&mut self, now: Time, k: u32, author: String, out: &mut Vec<GateEffect>) {
         (self.definition.k, self.definition.author) = (k, author);
         // A gate that is to end has none; its protocol has one, which nobody may ask for.
-        self.order(now, Order::Resize(k.max(1)), out)
+        self.drive(now, Input::Resize(k.max(1)), out)
             .expect("a protocol with slots can be resized");
         self.go_on(now, out);
     }
@@ -305,47 +330,44 @@ impl Gate {
         &mut self,
         now: Time,
         from: NodeId,
-        bytes: &[u8],
-        out: &mut Vec<Outcome>,
-    ) -> Result<(), NotTaken> {
-        let mut deeds = Vec::new();
-        self.driver
-            .deliver(now, from, bytes, &mut deeds)
-            .inspect_err(|_| self.counters.junk += 1)?;
-        self.carry_out(now, deeds, out);
+        message: Bytes,
+        out: &mut Vec<GateEffect>,
+    ) -> Result<(), InputRejected> {
+        self.drive(now, Input::Deliver { from, message }, out)
+            .inspect_err(|_| self.counters.rejected += 1)?;
         self.go_on(now, out);
         Ok(())
     }
 
     /// A timer has run out.
-    pub(super) fn expire(&mut self, now: Time, timer: TimerKey, out: &mut Vec<Outcome>) {
-        let mut deeds = Vec::new();
-        self.driver.expire(now, timer, &mut deeds).expect("it was armed by the protocol itself");
-        self.carry_out(now, deeds, out);
+    pub(super) fn expire(&mut self, now: Time, timer: TimerKey, out: &mut Vec<GateEffect>) {
+        self.drive(now, Input::Expire(timer), out).expect("the protocol armed this timer");
         self.go_on(now, out);
     }
 
-    fn carry_out(&mut self, now: Time, deeds: Vec<Deed>, out: &mut Vec<Outcome>) {
-        for deed in deeds {
-            match deed {
-                Deed::Store(bytes) => out.push(Outcome::Store(bytes)),
-                Deed::Send { to, kind, bytes } => {
+    fn carry_out(&mut self, now: Time, effects: Vec<DriverEffect>, out: &mut Vec<GateEffect>) {
+        for effect in effects {
+            match effect {
+                Effect::Persist(bytes) => out.push(GateEffect::Persist(bytes)),
+                Effect::Send { to, message } => {
                     let copies = match &to {
                         To::One(_) => 1,
                         To::Many(nodes) => nodes.len() as u64,
                         To::All => self.others,
                     };
-                    *self.counters.sent.entry(kind).or_default() += copies;
-                    out.push(Outcome::Send(to, bytes));
+                    *self.counters.sent.entry(message.kind).or_default() += copies;
+                    out.push(GateEffect::Send { to, message });
                 }
-                Deed::Arm(timer, least, most) => out.push(Outcome::Arm(timer, least, most)),
-                Deed::Disarm(timer) => out.push(Outcome::Disarm(timer)),
-                Deed::Tell(notice) => self.on_notice(now, notice, out),
+                Effect::Arm { timer, least, most } => {
+                    out.push(GateEffect::Arm { timer, least, most });
+                }
+                Effect::Disarm(timer) => out.push(GateEffect::Disarm(timer)),
+                Effect::Notify(notice) => self.on_notice(now, *notice, out),
             }
         }
     }
 
-    fn on_notice(&mut self, now: Time, notice: Notice, out: &mut Vec<Outcome>) {
+    fn on_notice(&mut self, now: Time, notice: Notice, out: &mut Vec<GateEffect>) {
         match notice {
             Notice::Granted { grant, slots, fence } => {
                 let slots = slots.map_or_else(Vec::new, Vec::from);
@@ -354,7 +376,7 @@ impl Gate {
             Notice::Lost { grant } => {
                 if let Some(holder) = self.holding.remove(&grant) {
                     self.counters.losses += 1;
-                    out.push(Outcome::Lost(holder.key));
+                    out.push(GateEffect::Lost(holder.key));
                 } else if let Some(deciding) = self.deciding.remove(&grant) {
                     // Its client was told nothing. An entry for it that comes later is void.
                     self.wait_again(now, deciding, out);
@@ -362,7 +384,7 @@ impl Gate {
             }
             Notice::TooLarge { weight, most } => {
                 if let Some(Waiter { key: Some(key), .. }) = self.take_first(weight) {
-                    out.push(Outcome::TooLarge { key, weight, most });
+                    out.push(GateEffect::TooLarge { key, weight, most });
                 }
             }
             // A detector's; and that the request is out, which nobody here has to know.
@@ -392,7 +414,7 @@ impl Gate {
         grant: GrantId,
         slots: Vec<u32>,
         fence: Option<Fence>,
-        out: &mut Vec<Outcome>,
+        out: &mut Vec<GateEffect>,
     ) {
         let units = if self.numbered { slots.len() } else { 1 };
         let first = self.take_first(u32::try_from(units).expect("at most k"));
@@ -406,7 +428,7 @@ impl Gate {
         self.counters.longest_wait = self.counters.longest_wait.max(age(now, since));
         let holder = Holder { key, weight, since: now, process, slots: slots.clone(), fence };
         self.holding.insert(grant, holder);
-        out.push(Outcome::Granted { key, slots, fence });
+        out.push(GateEffect::Granted { key, slots, fence });
     }
 
     /// What people may see.

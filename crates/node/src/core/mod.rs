@@ -19,6 +19,7 @@ mod bound;
 mod catalogue;
 mod clients;
 mod control;
+mod definition;
 mod gate;
 mod messages;
 mod peer_message;
@@ -31,14 +32,17 @@ mod timers;
 mod view;
 mod watch;
 
-pub use catalogue::{CATALOGUE, Definition};
+pub use crate::driver::{InputRejected, Unreadable};
+pub use catalogue::CATALOGUE;
 pub use control::{ControlSettings, ControlView};
+pub use definition::{BadDefinition, Definition};
 pub use gate::{Counters, Hold};
 pub use messages::{
     AcquireRequest, ClientMessage, DurableGrant, DurableOptions, ErrorCode, PermitCommand,
     ServerMessage,
 };
 pub use peer_message::{GateId, PeerMessage};
+pub use peers::PeerError;
 pub use secret::Secret;
 pub use sessions::Terms;
 pub use status::StatusReport;
@@ -49,15 +53,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_control::state::{Command, Policy};
 use kgate_core::{
-    Graph, Incarnation, NodeId, Protocol, Setup, SlotOptions, Span, Suspend, Time, To, ViewId,
+    Graph, Incarnation, Input, NodeId, Protocol, Setup, SlotOptions, Span, Suspend, Time, To,
+    ViewId,
 };
-use kgate_net::{Deed, Drive, Driver, Unreadable};
 use kgate_protocols::detect::{Heartbeat, HiAdsd, VCube};
 use kgate_protocols::registry::{self, Entry, MutexProtocol, Visitor};
 
+use bytes::Bytes;
+
+use crate::driver::{Drive, Driver, DriverEffect};
 use catalogue::Catalogue;
 use control::Control;
-use gate::{Gate, Outcome};
+use gate::{Gate, GateEffect};
 use sessions::Sessions;
 use timers::{Due, Timers};
 
@@ -84,7 +91,7 @@ pub enum PeerEvent {
     /// It cannot, for now.
     Down,
     /// It has sent a message.
-    PeerMessage(Vec<u8>),
+    Received(Bytes),
     /// The link could not keep what it must: it counts as crashed.
     Broken,
     /// It holds this node for crashed and will not talk to it again.
@@ -95,7 +102,7 @@ pub enum PeerEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a message.
-    Send(NodeId, Vec<u8>),
+    Send(NodeId, Bytes),
     /// Tell a client.
     Reply(ClientId, ServerMessage),
     /// Have this on stable storage before anything later leaves.
@@ -194,14 +201,9 @@ pub enum CannotStart {
     /// What a protocol stored cannot be read.
     #[error("gate `{0}`: {1}")]
     Stored(String, Unreadable),
-    /// A gate's definition makes no sense.
-    #[error("gate `{name}`: {why}")]
-    Gate {
-        /// Which.
-        name: String,
-        /// What is wrong, and what would be right.
-        why: String,
-    },
+    /// A gate's definition is not valid.
+    #[error("gate `{0}`: {1}")]
+    Gate(String, BadDefinition),
 }
 
 /// A node.
@@ -227,7 +229,7 @@ pub struct Core {
     /// Gates of which a peer's configuration says something else, and what.
     conflicts: BTreeMap<GateId, String>,
     /// Messages for gates that are not known yet, as many as there is room for.
-    early: BTreeMap<GateId, Vec<(NodeId, Vec<u8>)>>,
+    early: BTreeMap<GateId, Vec<(NodeId, Bytes)>>,
     /// Requests for gates that are being made.
     pending: Vec<clients::PendingAcquire>,
     status_queries: status::StatusQueries,
@@ -316,8 +318,7 @@ impl Core {
                     self.at_gate(now, id, actions, |gate, out| gate.expire(now, timer, out));
                 }
                 Due::Detector(timer) => {
-                    let taken = self
-                        .detect(now, actions, |detector, deeds| detector.expire(now, timer, deeds));
+                    let taken = self.drive_detector(now, Input::Expire(timer), actions);
                     taken.expect("it was armed by the detector itself");
                 }
                 Due::Patience(key) => self.out_of_patience(now, key, actions),
@@ -382,11 +383,11 @@ impl Core {
         now: Time,
         id: GateId,
         actions: &mut Vec<Action>,
-        what: impl FnOnce(&mut Gate, &mut Vec<Outcome>) -> T,
+        what: impl FnOnce(&mut Gate, &mut Vec<GateEffect>) -> T,
     ) -> Option<T> {
-        let mut outcomes = Vec::new();
-        let made = what(self.gates.get_mut(&id)?, &mut outcomes);
-        self.carry_out(now, id, outcomes, actions);
+        let mut effects = Vec::new();
+        let made = what(self.gates.get_mut(&id)?, &mut effects);
+        self.carry_out(now, id, effects, actions);
         Some(made)
     }
 
@@ -394,31 +395,30 @@ impl Core {
         &mut self,
         now: Time,
         id: GateId,
-        outcomes: Vec<Outcome>,
+        effects: Vec<GateEffect>,
         actions: &mut Vec<Action>,
     ) {
-        for outcome in outcomes {
-            match outcome {
-                Outcome::Send(to, bytes) => {
-                    let message = PeerMessage::Gate(id, bytes).bytes();
-                    self.send(to, &message, actions);
+        for effect in effects {
+            match effect {
+                GateEffect::Send { to, message } => {
+                    self.send(&to, &peer_message::gate_frame(id, message), actions);
                 }
-                Outcome::Arm(timer, least, most) => {
+                GateEffect::Arm { timer, least, most } => {
                     self.timers.arm(now, Due::Gate(id, timer), least, most)
                 }
-                Outcome::Disarm(timer) => self.timers.disarm(&Due::Gate(id, timer)),
-                Outcome::Store(bytes) => actions.push(Action::Store(id, bytes)),
-                Outcome::Granted { key, slots, fence } => {
+                GateEffect::Disarm(timer) => self.timers.disarm(&Due::Gate(id, timer)),
+                GateEffect::Persist(bytes) => actions.push(Action::Store(id, bytes)),
+                GateEffect::Granted { key, slots, fence } => {
                     self.on_granted(now, id, key, slots, fence, actions);
                 }
-                Outcome::Decided(grant) => {
+                GateEffect::Decided(grant) => {
                     self.propose_held(id, grant, actions);
                     self.reconcile_later(now);
                 }
-                Outcome::Lost(key) => {
+                GateEffect::Lost(key) => {
                     self.lose(key, "its node takes part no more".into(), actions);
                 }
-                Outcome::TooLarge { key, weight, most } => {
+                GateEffect::TooLarge { key, weight, most } => {
                     let text = format!(
                         "{weight} permits at once were asked for, and the gate has {most} now"
                     );
@@ -428,14 +428,14 @@ impl Core {
         }
     }
 
-    fn send(&self, to: To, bytes: &[u8], actions: &mut Vec<Action>) {
+    fn send(&self, to: &To, frame: &Bytes, actions: &mut Vec<Action>) {
         let mut send = |node: NodeId| {
             if !self.crashed.contains(&node) {
-                actions.push(Action::Send(node, bytes.to_vec()));
+                actions.push(Action::Send(node, frame.clone()));
             }
         };
         match to {
-            To::One(node) => send(node),
+            To::One(node) => send(*node),
             To::Many(nodes) => nodes.iter().copied().for_each(send),
             To::All => self.others.iter().copied().for_each(send),
         }
@@ -450,13 +450,12 @@ impl Core {
         actions: &mut Vec<Action>,
     ) -> Result<(), CannotStart> {
         let name = definition.name.clone();
-        let wrong = |why| CannotStart::Gate { name: name.clone(), why };
-        let entry =
-            registry::entry(&definition.protocol).map_err(|error| wrong(error.to_string()))?;
+        let wrong = |error| CannotStart::Gate(name.clone(), error);
+        let entry = registry::entry(&definition.protocol).map_err(|error| wrong(error.into()))?;
         if self.control.is_none() {
-            check(&definition, entry, self.settings.nodes).map_err(wrong)?;
+            definition.check_with(entry, self.settings.nodes).map_err(wrong)?;
         } else if !entry.slots {
-            return Err(wrong(format!("only `slots` has leases, not `{}`", entry.name)));
+            return Err(wrong(BadDefinition::LeasesNotSupported(entry.name)));
         }
         let (initial_members, since) = self.initial_members(definition.id);
         let graph = graph(entry, self.settings.nodes);
@@ -473,13 +472,13 @@ impl Core {
             ..Setup::new(self.settings.nodes, definition.k.max(1))
         };
         let goes_on = stored.is_some();
-        let mut deeds = Vec::new();
-        let start = Start { setup: &setup, stored, deeds: &mut deeds };
+        let mut effects = Vec::new();
+        let start = Start { setup: &setup, stored, effects: &mut effects };
         let driver = registry::visit(entry, false, start)
             .map_err(|unreadable| CannotStart::Stored(name.clone(), unreadable))?;
         let id = definition.id;
         self.gates.insert(id, Gate::new(definition, driver, self.settings.nodes, entry.slots));
-        self.at_gate(now, id, actions, |gate, out| gate.started(now, deeds, out));
+        self.at_gate(now, id, actions, |gate, out| gate.started(now, effects, out));
         self.reserve(now, id, actions);
         // A gate that goes on knows who took part.
         for (node, view) in since.into_iter().filter(|_| !goes_on) {
@@ -509,53 +508,35 @@ impl Core {
 struct Start<'a> {
     setup: &'a Setup,
     stored: Option<&'a [u8]>,
-    deeds: &'a mut Vec<Deed>,
+    effects: &'a mut Vec<DriverEffect>,
 }
 
 impl Visitor for Start<'_> {
     type Output = Result<Box<dyn Drive>, Unreadable>;
     fn visit<M: MutexProtocol, D: Protocol>(self) -> Self::Output {
-        Ok(Box::new(Driver::<M>::start(self.setup, self.stored, self.deeds)?))
+        Ok(Box::new(Driver::<M>::start(self.setup, self.stored, self.effects)?))
     }
 }
 
 /// The detector, if there is one.
-fn detector(detection: Detection, setup: &Setup, deeds: &mut Vec<Deed>) -> Option<Box<dyn Drive>> {
+fn detector(
+    detection: Detection,
+    setup: &Setup,
+    effects: &mut Vec<DriverEffect>,
+) -> Option<Box<dyn Drive>> {
     fn start<P: Protocol + Suspend>(
         setup: &Setup,
-        deeds: &mut Vec<Deed>,
+        effects: &mut Vec<DriverEffect>,
     ) -> Option<Box<dyn Drive>> {
-        let driver = Driver::<P>::start(setup, None, deeds);
+        let driver = Driver::<P>::start(setup, None, effects);
         Some(Box::new(driver.expect("nothing was stored")))
     }
     match detection {
-        Detection::VCube => start::<VCube>(setup, deeds),
-        Detection::Heartbeat => start::<Heartbeat>(setup, deeds),
-        Detection::HiAdsd => start::<HiAdsd>(setup, deeds),
+        Detection::VCube => start::<VCube>(setup, effects),
+        Detection::Heartbeat => start::<Heartbeat>(setup, effects),
+        Detection::HiAdsd => start::<HiAdsd>(setup, effects),
         Detection::Off => None,
     }
-}
-
-/// Whether a definition makes sense at all; the text says what does not.
-pub(crate) fn check(definition: &Definition, entry: &Entry, nodes: u32) -> Result<(), String> {
-    let Definition { k, lanes, .. } = *definition;
-    Definition::check_name(&definition.name)?;
-    if k == 0 || k > Definition::MOST {
-        return Err(format!("k is between 1 and {}, not {k}", Definition::MOST));
-    }
-    if lanes == 0 || lanes > k.min(64) {
-        return Err(format!("a gate with k = {k} has 1 to {} lanes, not {lanes}", k.min(64)));
-    }
-    if !entry.slots && lanes > 1 {
-        return Err(format!("only `slots` has lanes, not `{}`", entry.name));
-    }
-    if !entry.slots && entry.name != "tree-token" && k > nodes {
-        let name = entry.name;
-        return Err(format!(
-            "with `{name}` k is at most the number of nodes, {nodes}, not {k}; `slots` has no such bound"
-        ));
-    }
-    Ok(())
 }
 
 /// Who talks to whom, where a protocol asks for that: the same at every node.

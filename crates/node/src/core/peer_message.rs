@@ -3,12 +3,14 @@
 //! Messages of protocols are opaque here. The first byte says which message it is; everything is
 //! bounded by the link's frame.
 
+use bytes::Bytes;
 use kgate_control::lease::LeaseMessage;
 pub use kgate_control::state::GateId;
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::Definition;
+use super::definition::Definition;
 use super::view::{GateView, NodeStatus};
+use crate::driver::Encoded;
 
 /// No gate of a peer has a greater number, so that there is always a next one.
 pub(super) const GATE_ID_MAX: GateId = GateId(1 << 31);
@@ -17,9 +19,9 @@ pub(super) const GATE_ID_MAX: GateId = GateId(1 << 31);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerMessage {
     /// A message of a gate's protocol.
-    Gate(GateId, Vec<u8>),
+    Gate(GateId, #[serde(with = "payload")] Bytes),
     /// A message of the detector.
-    Detector(Vec<u8>),
+    Detector(#[serde(with = "payload")] Bytes),
     /// The gates of my configuration: yours must be the same.
     ConfiguredGates(Vec<Definition>),
     /// Do you know a gate of that name, and what is the last number that you know? Answered by
@@ -82,13 +84,51 @@ pub enum PeerMessage {
     /// About leases, between nodes and voters.
     Lease(LeaseMessage),
     /// Of the agreed log: not for the core, but for whoever runs the log beside it.
-    Log(Vec<u8>),
+    Log(#[serde(with = "payload")] Bytes),
 }
 
+/// The first byte of a message of a gate's protocol.
+const GATE: u8 = 0;
+/// The first byte of a message of the detector.
+const DETECTOR: u8 = 1;
 /// The first byte of a message about leases.
 const LEASE: u8 = 15;
 /// The first byte of a message of the log.
 const LOG: u8 = 16;
+
+/// The frame of a message of a gate's protocol, with the message where it was encoded.
+pub(super) fn gate_frame(id: GateId, message: Encoded) -> Bytes {
+    framed(&(GATE, id, payload_length(&message)), message)
+}
+
+/// The frame of a message of the detector.
+pub(super) fn detector_frame(message: Encoded) -> Bytes {
+    framed(&(DETECTOR, payload_length(&message)), message)
+}
+
+fn payload_length(message: &Encoded) -> u32 {
+    u32::try_from(message.payload().len()).expect("a frame is far smaller than 4 GiB")
+}
+
+fn framed(header: &impl Serialize, message: Encoded) -> Bytes {
+    let mut buffer = [0; Encoded::HEADROOM];
+    let header = postcard::to_slice(header, &mut buffer).expect("a header fits the headroom");
+    message.into_frame(header)
+}
+
+/// Payloads as byte strings.
+mod payload {
+    use bytes::Bytes;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &Bytes, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(bytes)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+        Ok(Bytes::copy_from_slice(<&[u8]>::deserialize(from)?))
+    }
+}
 
 impl PeerMessage {
     /// Whether it is about which gates there are. Only nodes without a log agree on that by
@@ -111,22 +151,47 @@ impl PeerMessage {
         bytes.first() == Some(&LEASE)
     }
 
-    /// What is in a message of the log, if it is one.
-    pub fn of_log(bytes: &[u8]) -> Option<&[u8]> {
-        let (&first, rest) = bytes.split_first()?;
-        let (inside, end) = postcard::take_from_bytes::<&[u8]>(rest).ok()?;
-        (first == LOG && end.is_empty()).then_some(inside)
+    /// The payload of a message of the log, if the frame is one.
+    pub fn of_log(frame: &Bytes) -> Option<Bytes> {
+        match Self::read_payload(frame)? {
+            Self::Log(payload) => Some(payload),
+            _ => None,
+        }
     }
 
-    /// As bytes.
-    pub fn bytes(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).expect("messages can be written")
+    /// Encodes the message as a frame.
+    pub fn bytes(&self) -> Bytes {
+        postcard::to_allocvec(self).expect("every message between nodes can be encoded").into()
     }
 
-    /// From bytes; none if they are no message.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (message, rest) = postcard::take_from_bytes(bytes).ok()?;
+    /// Decodes a frame; none if it is malformed. The payload of a protocol or of the log shares the
+    /// frame's buffer.
+    pub fn read(frame: &Bytes) -> Option<Self> {
+        if matches!(frame.first(), Some(&(GATE | DETECTOR | LOG))) {
+            return Self::read_payload(frame);
+        }
+        let (message, rest) = postcard::take_from_bytes(frame).ok()?;
         rest.is_empty().then_some(message)
+    }
+
+    fn read_payload(frame: &Bytes) -> Option<Self> {
+        let (&kind, mut rest) = frame.split_first()?;
+        let id = match kind {
+            GATE => {
+                let (id, after) = postcard::take_from_bytes(rest).ok()?;
+                rest = after;
+                Some(id)
+            }
+            DETECTOR | LOG => None,
+            _ => return None,
+        };
+        let (inside, end) = postcard::take_from_bytes::<&[u8]>(rest).ok()?;
+        let payload = end.is_empty().then(|| frame.slice_ref(inside))?;
+        Some(match id {
+            Some(id) => Self::Gate(id, payload),
+            None if kind == DETECTOR => Self::Detector(payload),
+            None => Self::Log(payload),
+        })
     }
 }
 
@@ -136,20 +201,41 @@ mod tests {
 
     use super::*;
 
-    /// PeerMessages of the log and about leases are known by their first byte; no other message is
-    /// taken for one.
+    /// The shell recognises messages of the log and about leases by their first byte, and takes no
+    /// other message for one.
     #[test]
-    fn some_go_another_way() {
-        let log = PeerMessage::Log(vec![7; 300]).bytes();
+    fn log_and_lease_messages_are_recognised() {
+        let payload = Bytes::from(vec![7; 300]);
+        let log = PeerMessage::Log(payload.clone()).bytes();
         assert_eq!(
             (PeerMessage::of_log(&log), PeerMessage::is_lease(&log)),
-            (Some(&[7; 300][..]), false)
+            (Some(payload), false)
         );
         let ping =
             PeerMessage::Lease(LeaseMessage::Ping { incarnation: Incarnation(1), seq: 2 }).bytes();
         assert_eq!((PeerMessage::of_log(&ping), PeerMessage::is_lease(&ping)), (None, true));
-        let other = PeerMessage::Gate(GateId(3), vec![1]).bytes();
+        let other = PeerMessage::Gate(GateId(3), Bytes::from_static(&[1])).bytes();
         assert_eq!((PeerMessage::of_log(&other), PeerMessage::is_lease(&other)), (None, false));
-        assert_eq!(PeerMessage::of_log(&log[..20]), None);
+        assert_eq!(PeerMessage::of_log(&log.slice(..20)), None);
+    }
+
+    /// A message that is encoded once with its header is the same frame as one that is encoded
+    /// whole, and is decoded without a copy.
+    #[test]
+    fn a_frame_is_encoded_once() {
+        for (id, length) in [(0, 0), (3, 127), (1 << 31, 70_000)] {
+            let (id, content) = (GateId(id), vec![5_u8; length]);
+            let message = Encoded::new("request", &content);
+            let payload = Bytes::copy_from_slice(message.payload());
+            let frame = gate_frame(id, message.clone());
+            let whole = PeerMessage::Gate(id, payload.clone());
+            assert_eq!(frame, whole.bytes());
+            assert_eq!(PeerMessage::read(&frame), Some(whole.clone()));
+            assert_eq!(postcard::from_bytes(&frame), Ok(whole));
+            let Some(PeerMessage::Gate(_, read)) = PeerMessage::read(&frame) else { panic!() };
+            assert!(frame.as_ptr_range().contains(&read.as_ptr()), "not copied");
+            assert_eq!(detector_frame(message), PeerMessage::Detector(payload).bytes());
+            assert_eq!(PeerMessage::read(&frame.slice(..frame.len() - 1)), None);
+        }
     }
 }

@@ -7,20 +7,59 @@
 
 use std::collections::BTreeSet;
 
-use kgate_core::{Incarnation, NodeId, Notice, Refusal, Setup, Time};
-use kgate_net::{Deed, Drive, NotTaken};
+use bytes::Bytes;
+use kgate_core::{Effect, Incarnation, Input, NodeId, Notice, Refusal, Setup, Time};
 use kgate_protocols::registry;
 
-use super::catalogue::{Answer, CATALOGUE, Definition, Step};
+use super::catalogue::{Answer, CATALOGUE, Step};
 use super::clients::OURS;
-use super::peer_message::{GATE_ID_MAX, GateId, PeerMessage};
+use super::definition::{BadDefinition, Definition};
+use super::peer_message::{GATE_ID_MAX, GateId, PeerMessage, detector_frame};
 use super::timers::Due;
 use super::{Action, Core, PeerEvent};
+use crate::driver::{DriverEffect, DriverInput, InputRejected};
 
 /// So many bytes of messages for gates that are not known yet are kept, for each of them.
 const EARLY: usize = 1 << 20;
 /// Of so many gates.
 const EARLY_GATES: usize = 1 << 10;
+
+/// Why a message of a peer was rejected. No correct peer sends one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerError {
+    /// The frame is no message between nodes.
+    #[error("malformed message: the frame is no message between nodes")]
+    Malformed,
+    /// Nodes with a log do not define gates by messages.
+    #[error("message about the catalogue of gates: here the log defines the gates")]
+    CatalogueMessage,
+    /// The shell hands messages of the log to the log, not to the core.
+    #[error("message of the log inside another message")]
+    LogMessage,
+    /// The protocol rejected the message.
+    #[error(transparent)]
+    Rejected(#[from] InputRejected),
+    /// The definition of a gate is not valid.
+    #[error(transparent)]
+    BadDefinition(#[from] BadDefinition),
+    /// The number of a gate is so large that no number is left for the next one.
+    #[error("gate {} has a number beyond the last one, {}", .0.0, GATE_ID_MAX.0)]
+    GateNumber(GateId),
+    /// The name or the number belongs to another gate.
+    #[error("another definition of gate `{known}`: {other:?}")]
+    ConflictingDefinition {
+        /// The name of the gate that is known.
+        known: String,
+        /// The definition of the peer.
+        other: Box<Definition>,
+    },
+    /// The gate is unknown, and messages wait for too many unknown gates already.
+    #[error("message for gate {}, which is unknown, as are too many others", .0.0)]
+    TooManyUnknownGates(GateId),
+    /// The gate is unknown, and too many messages wait for it already.
+    #[error("too many messages for gate {}, which is unknown", .0.0)]
+    TooManyEarlyMessages(GateId),
+}
 
 impl Core {
     /// Something happens at a peer's link. An error is what no correct peer sends, for the logs.
@@ -30,7 +69,7 @@ impl Core {
         from: NodeId,
         event: PeerEvent,
         actions: &mut Vec<Action>,
-    ) -> Result<(), String> {
+    ) -> Result<(), PeerError> {
         self.check_lease(now, actions);
         let taken = self.on_peer(now, from, event, actions);
         self.note_changes(now);
@@ -43,7 +82,7 @@ impl Core {
         from: NodeId,
         event: PeerEvent,
         actions: &mut Vec<Action>,
-    ) -> Result<(), String> {
+    ) -> Result<(), PeerError> {
         // Where a log tells who takes part, others may come than were there at first.
         let unknown = self.control.is_none() && from.0 >= self.settings.nodes;
         if self.stopped || from == self.settings.me || unknown {
@@ -78,8 +117,8 @@ impl Core {
             PeerEvent::Broken | PeerEvent::Banned if self.control.is_some() => self.hint(now, from),
             PeerEvent::Broken => self.crash(now, from, actions),
             PeerEvent::Banned => self.declared_dead(from, actions),
-            PeerEvent::PeerMessage(bytes) => {
-                let message = PeerMessage::read(&bytes).ok_or("bytes that are no message")?;
+            PeerEvent::Received(frame) => {
+                let message = PeerMessage::read(&frame).ok_or(PeerError::Malformed)?;
                 if message == PeerMessage::DeclaredDead && self.control.is_none() {
                     self.declared_dead(from, actions);
                 } else if self.crashed.contains(&from) {
@@ -98,11 +137,9 @@ impl Core {
         from: NodeId,
         message: PeerMessage,
         actions: &mut Vec<Action>,
-    ) -> Result<(), String> {
+    ) -> Result<(), PeerError> {
         if self.control.is_some() && message.is_of_catalogue() {
-            return Err(
-                "a message of the catalogue: here the log says which gates there are".into()
-            );
+            return Err(PeerError::CatalogueMessage);
         }
         match message {
             PeerMessage::Gate(id, bytes) => {
@@ -113,9 +150,11 @@ impl Core {
                 if self.detector.is_none() && self.said_met_all {
                     self.start_detector(now, actions);
                 }
-                let taken =
-                    self.detect(now, actions, |it, deeds| it.deliver(now, from, &bytes, deeds));
-                return taken.map_err(|error| error.to_string());
+                return Ok(self.drive_detector(
+                    now,
+                    Input::Deliver { from, message: bytes },
+                    actions,
+                )?);
             }
             PeerMessage::ConfiguredGates(theirs) => self.compare(from, &theirs),
             PeerMessage::Collect { round, name } => {
@@ -126,7 +165,7 @@ impl Core {
             PeerMessage::Known { round, definition, last } => {
                 definition.iter().try_for_each(|definition| self.check(definition))?;
                 if last > GATE_ID_MAX {
-                    return Err(format!("gate {} was the last one made, beyond all", last.0));
+                    return Err(PeerError::GateNumber(last));
                 }
                 self.catalogue
                     .answered(from, Some(Answer { round, known: Some((definition, last)) }));
@@ -173,7 +212,7 @@ impl Core {
             }
             PeerMessage::Lease(message) => self.lease_message(now, from, message, actions),
             PeerMessage::Log(_) => {
-                return Err("a message of the log, which goes another way".into());
+                return Err(PeerError::LogMessage);
             }
         }
         Ok(())
@@ -185,53 +224,51 @@ impl Core {
         now: Time,
         from: NodeId,
         id: GateId,
-        bytes: Vec<u8>,
+        message: Bytes,
         actions: &mut Vec<Action>,
-    ) -> Result<(), String> {
-        if let Some(taken) =
-            self.at_gate(now, id, actions, |gate, out| gate.deliver(now, from, &bytes, out))
-        {
-            return match taken {
-                // Who is gone may have sent a message before; where members come and go, that is no
-                // junk.
-                Err(NotTaken::Refused(Refusal::UnknownNode(_))) if self.control.is_some() => Ok(()),
-                taken => taken.map_err(|error| error.to_string()),
+    ) -> Result<(), PeerError> {
+        if self.gates.contains_key(&id) {
+            let deliver =
+                |gate: &mut super::Gate, out: &mut Vec<_>| gate.deliver(now, from, message, out);
+            return match self.at_gate(now, id, actions, deliver) {
+                // The sender may have sent it before it left. Where members come and go, such a
+                // message is no error.
+                Some(Err(InputRejected::Refused(Refusal::UnknownNode(_))))
+                    if self.control.is_some() =>
+                {
+                    Ok(())
+                }
+                taken => Ok(taken.unwrap_or(Ok(()))?),
             };
         }
         if self.early.len() >= EARLY_GATES && !self.early.contains_key(&id) {
-            return Err(format!(
-                "a message for gate {}, which is not known, like too many others",
-                id.0
-            ));
+            return Err(PeerError::TooManyUnknownGates(id));
         }
         let agreed = self.control.is_some();
         let early = self.early.entry(id).or_default();
         if early.is_empty() && !agreed {
             actions.push(Action::Send(from, PeerMessage::DescribeGate(id).bytes()));
         }
-        let kept: usize = early.iter().map(|(_, bytes)| bytes.len() + 32).sum();
-        if kept + bytes.len() > EARLY {
-            return Err(format!("too many messages for gate {}, which is not known", id.0));
+        let waiting: usize = early.iter().map(|(_, message)| message.len() + 32).sum();
+        if waiting + message.len() > EARLY {
+            return Err(PeerError::TooManyEarlyMessages(id));
         }
-        early.push((from, bytes));
+        early.push((from, message));
         Ok(())
     }
 
-    /// Whether somebody's definition of a gate can be true.
-    fn check(&self, definition: &Definition) -> Result<(), String> {
-        let entry = registry::entry(&definition.protocol).map_err(|error| error.to_string())?;
-        super::check(definition, entry, self.settings.nodes)?;
+    /// Checks a peer's definition of a gate against the rules and against what is known here.
+    fn check(&self, definition: &Definition) -> Result<(), PeerError> {
+        definition.check(self.settings.nodes)?;
         if definition.id > GATE_ID_MAX {
-            return Err(format!(
-                "gate `{}` has the number {}, beyond all",
-                definition.name, definition.id.0
-            ));
+            return Err(PeerError::GateNumber(definition.id));
         }
         let known = self.gates.get(&definition.id).map(|gate| &gate.definition);
         let named = self.catalogue.get(&definition.name);
         match known.or(named).filter(|known| *known != definition) {
             Some(known) => {
-                Err(format!("another definition of gate `{}`: {definition:?}", known.name))
+                let (known, other) = (known.name.clone(), Box::new(definition.clone()));
+                Err(PeerError::ConflictingDefinition { known, other })
             }
             None => Ok(()),
         }
@@ -312,38 +349,45 @@ impl Core {
             detect_timeout: self.settings.detect_timeout,
             ..Setup::new(self.settings.nodes, 1)
         };
-        let mut deeds = Vec::new();
-        self.detector = super::detector(self.settings.detection, &setup, &mut deeds);
-        self.detected(now, deeds, actions);
+        let mut effects = Vec::new();
+        self.detector = super::detector(self.settings.detection, &setup, &mut effects);
+        self.carry_out_detector(now, effects, actions);
     }
 
-    /// Something happens at the detector.
-    pub(super) fn detect(
+    /// Hands the detector one input, if there is a detector, and carries out its effects.
+    pub(super) fn drive_detector(
         &mut self,
         now: Time,
+        input: DriverInput,
         actions: &mut Vec<Action>,
-        what: impl FnOnce(&mut dyn Drive, &mut Vec<Deed>) -> Result<(), NotTaken>,
-    ) -> Result<(), NotTaken> {
-        // None where nobody looks for crashes.
+    ) -> Result<(), InputRejected> {
         let Some(detector) = &mut self.detector else { return Ok(()) };
-        let mut deeds = Vec::new();
-        what(&mut **detector, &mut deeds)?;
-        self.detected(now, deeds, actions);
+        let mut effects = Vec::new();
+        detector.handle(now, input, &mut effects)?;
+        self.carry_out_detector(now, effects, actions);
         Ok(())
     }
 
-    fn detected(&mut self, now: Time, deeds: Vec<Deed>, actions: &mut Vec<Action>) {
-        for deed in deeds {
-            match deed {
-                Deed::Send { to, bytes, .. } => {
-                    self.send(to, &PeerMessage::Detector(bytes).bytes(), actions);
+    fn carry_out_detector(
+        &mut self,
+        now: Time,
+        effects: Vec<DriverEffect>,
+        actions: &mut Vec<Action>,
+    ) {
+        for effect in effects {
+            match effect {
+                Effect::Send { to, message } => self.send(&to, &detector_frame(message), actions),
+                Effect::Arm { timer, least, most } => {
+                    self.timers.arm(now, Due::Detector(timer), least, most);
                 }
-                Deed::Arm(timer, least, most) => {
-                    self.timers.arm(now, Due::Detector(timer), least, most)
+                Effect::Disarm(timer) => self.timers.disarm(&Due::Detector(timer)),
+                Effect::Notify(notice) => {
+                    if let Notice::Suspected { node, .. } = *notice {
+                        self.crash(now, node, actions);
+                    }
                 }
-                Deed::Disarm(timer) => self.timers.disarm(&Due::Detector(timer)),
-                Deed::Tell(Notice::Suspected { node, .. }) => self.crash(now, node, actions),
-                Deed::Tell(_) | Deed::Store(_) => {}
+                // A detector starts anew with its node.
+                Effect::Persist(_) => {}
             }
         }
     }
@@ -365,9 +409,8 @@ impl Core {
         let wait = self.sessions.terms().over_after();
         self.timers.arm(now, Due::ConfirmDead(node), wait, wait);
         // The detector itself may find crashes by others' silence alone, or want to be told.
-        let _ = self.detect(now, actions, |detector, deeds| {
-            detector.order(now, kgate_net::Order::Crashed(node, Incarnation(0)), deeds)
-        });
+        let _ =
+            self.drive_detector(now, Input::Crashed { node, incarnation: Incarnation(0) }, actions);
         self.begin_detection(now, actions);
         self.catalogue.answered(node, None);
         self.make_on(now, actions);

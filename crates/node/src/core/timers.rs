@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{NodeId, Span, Time, split_mix64};
-use kgate_net::TimerKey;
 
 use super::RequestKey;
 use super::peer_message::GateId;
+use crate::driver::TimerKey;
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

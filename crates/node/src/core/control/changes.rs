@@ -13,7 +13,7 @@ use kgate_core::{InitialMembers, NodeId, Time, ViewId};
 use super::view;
 use crate::core::clients::closed;
 use crate::core::messages::ErrorCode;
-use crate::core::{Action, Core, Definition, Gate, GateId, Outcome};
+use crate::core::{Action, Core, Definition, Gate, GateEffect, GateId};
 
 impl Core {
     /// An entry of the log was applied, and is stored here (rule N3). Entries come in order,
@@ -140,7 +140,7 @@ impl Core {
         &mut self,
         now: Time,
         actions: &mut Vec<Action>,
-        mut what: impl FnMut(&mut Gate, &mut Vec<Outcome>),
+        mut what: impl FnMut(&mut Gate, &mut Vec<GateEffect>),
     ) {
         let all: Vec<GateId> = self.gates.keys().copied().collect();
         for id in all {

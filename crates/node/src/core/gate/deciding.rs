@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 
 use kgate_control::state;
-use kgate_core::{Fence, GrantId, Span, Time};
-use kgate_net::Order;
+use kgate_core::{Fence, GrantId, Input, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use super::{Gate, Outcome, Waiter};
+use super::{Gate, GateEffect, Waiter};
 use crate::core::RequestKey;
 use crate::core::view::Process;
 
@@ -46,11 +45,11 @@ impl Gate {
         (waiter, hold): (Waiter, Hold),
         slots: Vec<u32>,
         fence: Fence,
-        out: &mut Vec<Outcome>,
+        out: &mut Vec<GateEffect>,
     ) {
         let Waiter { key, weight, since, process, .. } = waiter;
         self.deciding.insert(grant, Deciding { key, slots, fence, process, hold, weight, since });
-        out.push(Outcome::Decided(grant));
+        out.push(GateEffect::Decided(grant));
     }
 
     /// Nobody waits any more for what is being decided; false if that is nothing here.
@@ -65,8 +64,13 @@ impl Gate {
     }
 
     /// The log holds exactly these slots.
-    pub(in crate::core) fn reserve(&mut self, now: Time, slots: Vec<u32>, out: &mut Vec<Outcome>) {
-        self.order(now, Order::Reserved(slots.into()), out)
+    pub(in crate::core) fn reserve(
+        &mut self,
+        now: Time,
+        slots: Vec<u32>,
+        out: &mut Vec<GateEffect>,
+    ) {
+        self.drive(now, Input::Reserved(slots.into()), out)
             .expect("a protocol with slots knows the log");
         self.go_on(now, out);
     }
@@ -76,7 +80,7 @@ impl Gate {
         &mut self,
         now: Time,
         grant: GrantId,
-        out: &mut Vec<Outcome>,
+        out: &mut Vec<GateEffect>,
     ) -> Option<Deciding> {
         let deciding = self.not_held(now, grant, out)?;
         self.counters.grants += 1;
@@ -90,7 +94,7 @@ impl Gate {
         &mut self,
         now: Time,
         grant: GrantId,
-        out: &mut Vec<Outcome>,
+        out: &mut Vec<GateEffect>,
     ) -> Option<Deciding> {
         let deciding = self.deciding.remove(&grant)?;
         self.give_back(now, grant, out);
@@ -103,7 +107,7 @@ impl Gate {
         &mut self,
         now: Time,
         deciding: Deciding,
-        out: &mut Vec<Outcome>,
+        out: &mut Vec<GateEffect>,
     ) {
         let Deciding { key, process, hold, weight, since, .. } = deciding;
         if key.is_some() {
@@ -130,7 +134,7 @@ impl Gate {
         &mut self,
         now: Time,
         key: RequestKey,
-        out: &mut Vec<Outcome>,
+        out: &mut Vec<GateEffect>,
     ) {
         self.withdraw(now, key, out);
     }

@@ -5,10 +5,9 @@
 //! taken back, and each moves up. A protocol that takes nothing back is left to grant it, and it is
 //! given back at once.
 
-use kgate_core::Time;
-use kgate_net::Order;
+use kgate_core::{Input, Time};
 
-use super::{Gate, Outcome};
+use super::{Gate, GateEffect};
 use crate::core::RequestKey;
 
 impl Gate {
@@ -17,7 +16,7 @@ impl Gate {
         &mut self,
         now: Time,
         key: RequestKey,
-        out: &mut Vec<Outcome>,
+        out: &mut Vec<GateEffect>,
     ) -> bool {
         if self.abandon(key) {
             return true;
@@ -35,7 +34,7 @@ impl Gate {
             behind.clear();
         }
         for taken_back in 0..=behind.len() {
-            if self.order(now, Order::Withdraw, out).is_err() {
+            if self.drive(now, Input::Withdraw, out).is_err() {
                 assert_eq!(taken_back, 0, "a protocol takes back all or nothing");
                 self.waiting[at].key = None;
                 self.abandoned += 1;
@@ -44,7 +43,7 @@ impl Gate {
         }
         self.take_handed(at);
         for weight in behind {
-            self.order(now, Order::Acquire(weight), out).expect("it was asked for before");
+            self.drive(now, Input::Acquire { weight }, out).expect("it was asked for before");
         }
         self.go_on(now, out);
         true

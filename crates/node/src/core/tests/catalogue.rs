@@ -57,7 +57,7 @@ fn what_was_told_to_a_few_is_found() {
     fleet.cut = vec![(NodeId(0), NodeId(2))];
     let definition = fixed(2, "gpu", 5, "slots");
     let message = PeerMessage::Define { round: 99, definition }.bytes();
-    fleet.peer(NodeId(1), NodeId(0), PeerEvent::PeerMessage(message));
+    fleet.peer(NodeId(1), NodeId(0), PeerEvent::Received(message));
     fleet.kill(0);
     fleet.pass(Span(20_000_000_000));
     fleet.hello(2, 1);
@@ -81,12 +81,12 @@ fn messages_wait_for_their_gate() {
         .nodes
         .get_mut(&NodeId(1))
         .unwrap()
-        .peer(now, NodeId(0), PeerEvent::PeerMessage(message), &mut actions)
+        .peer(now, NodeId(0), PeerEvent::Received(message), &mut actions)
         .unwrap();
     fleet.hello(1, 1);
     fleet.acquire(1, 1, 1, "gpu", None);
     assert!(granted(&fleet.told(1, 1)).is_some(), "node 0 has asked what it is, and answered");
-    assert_eq!(fleet.junk, Vec::<String>::new());
+    assert_eq!(fleet.rejected, []);
 }
 
 /// A peer that says the last number of all gates is taken, or defines that one, is not believed:
@@ -102,9 +102,9 @@ fn no_number_is_the_last() {
         PeerMessage::Known { round, definition, last },
         PeerMessage::Known { round, definition: None, last },
     ] {
-        fleet.peer(NodeId(0), NodeId(1), PeerEvent::PeerMessage(message.bytes()));
+        fleet.peer(NodeId(0), NodeId(1), PeerEvent::Received(message.bytes()));
     }
-    assert_eq!(fleet.junk.len(), 3, "{:?}", fleet.junk);
+    assert_eq!(fleet.rejected.len(), 3, "{:?}", fleet.rejected);
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", None);
     assert!(granted(&fleet.told(0, 1)).is_some());
@@ -119,7 +119,7 @@ fn configurations_must_be_the_same() {
         ..settings(2)
     });
     let theirs = PeerMessage::ConfiguredGates(vec![fixed(1, "gpu", 3, "slots")]).bytes();
-    fleet.peer(NodeId(0), NodeId(1), PeerEvent::PeerMessage(theirs));
+    fleet.peer(NodeId(0), NodeId(1), PeerEvent::Received(theirs));
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", None);
     let (why, text) = refused(&fleet.told(0, 1)).expect("refused");

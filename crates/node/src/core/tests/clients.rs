@@ -50,7 +50,7 @@ fn every_protocol_serves() {
                 fleet.ask(node, client, ClientMessage::Renew { sequence: 1 });
             }
         }
-        assert_eq!((served, &fleet.junk), (3, &vec![]), "{}", entry.name);
+        assert_eq!((served, &fleet.rejected), (3, &Vec::new()), "{}", entry.name);
     }
 }
 

@@ -87,7 +87,7 @@ fn detection_begins_when_all_were_there() {
     assert_eq!(core.next_due(Time(2)), None, "no test is due");
     core.peer(Time(2), NodeId(1), PeerEvent::Up, &mut actions).unwrap();
     assert_eq!(core.next_due(Time(2)), None, "no test is due yet");
-    let met = PeerEvent::PeerMessage(peer_message::PeerMessage::MetAll.bytes());
+    let met = PeerEvent::Received(peer_message::PeerMessage::MetAll.bytes());
     core.peer(Time(3), NodeId(1), met, &mut actions).unwrap();
     assert!(core.next_due(Time(2)).is_some());
 }

@@ -10,12 +10,12 @@ use super::super::*;
 pub(super) struct Fleet {
     pub(super) now: Time,
     pub(super) nodes: BTreeMap<NodeId, Core>,
-    flying: VecDeque<(NodeId, NodeId, Vec<u8>)>,
+    flying: VecDeque<(NodeId, NodeId, Bytes)>,
     /// What clients were told, by node and stream.
     told: BTreeMap<(NodeId, ClientId), Vec<ServerMessage>>,
     pub(super) reports: Vec<StatusReport>,
     pub(super) stopped: Vec<(NodeId, String)>,
-    pub(super) junk: Vec<String>,
+    pub(super) rejected: Vec<PeerError>,
     pub(super) probes: Vec<(SessionId, u64, Vec<u32>)>,
     /// Channels on which nothing arrives.
     pub(super) cut: Vec<(NodeId, NodeId)>,
@@ -45,7 +45,7 @@ impl Fleet {
             told: BTreeMap::new(),
             reports: Vec::new(),
             stopped: Vec::new(),
-            junk: Vec::new(),
+            rejected: Vec::new(),
             probes: Vec::new(),
             cut: Vec::new(),
             stored: BTreeMap::new(),
@@ -86,8 +86,8 @@ impl Fleet {
     pub(super) fn peer(&mut self, at: NodeId, from: NodeId, event: PeerEvent) {
         let Some(core) = self.nodes.get_mut(&at) else { return };
         let mut actions = Vec::new();
-        if let Err(junk) = core.peer(self.now, from, event, &mut actions) {
-            self.junk.push(junk);
+        if let Err(error) = core.peer(self.now, from, event, &mut actions) {
+            self.rejected.push(error);
         }
         self.carry_out(at, actions);
     }
@@ -193,7 +193,7 @@ impl Fleet {
         for _ in 0..300 {
             let Some((from, to, bytes)) = self.flying.pop_front() else { return };
             if !self.cut.contains(&(from, to)) {
-                self.peer(to, from, PeerEvent::PeerMessage(bytes));
+                self.peer(to, from, PeerEvent::Received(bytes));
             }
         }
     }

@@ -84,7 +84,7 @@ enum Event {
     /// A node looks what is due.
     Tick(NodeId),
     /// A message arrives.
-    PeerMessage { from: NodeId, to: NodeId, bytes: Vec<u8>, lamport: u64 },
+    PeerMessage { from: NodeId, to: NodeId, bytes: Bytes, lamport: u64 },
     /// The log may have something for a node.
     Entry(NodeId),
     /// A proposal reaches the log.
@@ -282,7 +282,7 @@ impl World {
                 let machine = self.machine(to);
                 machine.lamport = machine.lamport.max(lamport);
                 self.with(to, |core, now, actions| {
-                    core.peer(now, from, PeerEvent::PeerMessage(bytes), actions)
+                    core.peer(now, from, PeerEvent::Received(bytes), actions)
                         .expect("no message is junk");
                 });
             }
@@ -387,7 +387,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, from: NodeId, to: NodeId, bytes: Vec<u8>) {
+    fn send(&mut self, from: NodeId, to: NodeId, bytes: Bytes) {
         if self.cut.contains(&(from, to))
             || self.rng.percent(self.loss)
             || !self.machines.contains_key(&to)

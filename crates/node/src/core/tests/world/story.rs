@@ -89,10 +89,10 @@ impl World {
         to: NodeId,
         from: NodeId,
         message: &PeerMessage,
-    ) -> Result<(), String> {
+    ) -> Result<(), PeerError> {
         let mut taken = Ok(());
         self.with(to, |core, now, actions| {
-            taken = core.peer(now, from, PeerEvent::PeerMessage(message.bytes()), actions)
+            taken = core.peer(now, from, PeerEvent::Received(message.bytes()), actions)
         });
         taken
     }
