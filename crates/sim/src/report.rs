@@ -63,7 +63,7 @@ pub struct Report {
     pub as_printed: Option<String>,
     /// The number of processes.
     pub n: u32,
-    /// How many units.
+    /// The number of slots.
     pub k: u32,
     /// The seed.
     pub seed: u64,
@@ -95,13 +95,13 @@ pub struct Report {
     pub messages_per_grant: Option<f64>,
     /// The most inside at once; where transient faults struck, since the run had recovered.
     pub max_in_use: usize,
-    /// The most inside at once in the whole run.
+    /// The most slots in use at once in the whole run.
     pub max_in_use_overall: usize,
     /// Whether k were inside at once at some time: if not, little was shown.
     pub k_in_use_seen: bool,
     /// Grants per time unit (timer-free-2009: CS bandwidth).
     pub cs_bandwidth: f64,
-    /// How many units are in use over time.
+    /// Slots in use over time.
     pub slots_in_use: TimeSeries,
     /// Waiting requests over time (timer-free-2009: waiting queue).
     pub waiting_queue: TimeSeries,

@@ -51,8 +51,8 @@ impl Graph {
         let mut actions = Vec::new();
         while let Some(state) = todo.pop_front() {
             graph.first.push(graph.edges.len());
-            let borne = properties::is_tolerated(model, &state);
-            let waiting = state.ids().filter(|&node| borne && state.waits(node));
+            let tolerated = properties::is_tolerated(model, &state);
+            let waiting = state.ids().filter(|&node| tolerated && state.waits(node));
             graph.waiting.push(waiting.fold(0, |mask, node| mask | 1 << node.0));
             model.actions(&state, &mut actions);
             for (action, what) in (0..).zip(actions.drain(..)) {

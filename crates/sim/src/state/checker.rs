@@ -1,6 +1,6 @@
-//! What is measured and checked, from the start or the last fault on: when the configuration is
-//! normal, when a wave can start cleanly, when everybody has joined; and from the first clean start
-//! on, that there are at most l tokens.
+//! What is measured and checked from the start or the last fault on: when the configuration is
+//! normal, when a wave can start cleanly, and when every process has joined; and from the first
+//! clean start on, that there are at most l tokens.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use kgate_core::{NodeId, Span, Survey, Time};
 use kgate_spec::convergence::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
 use kgate_spec::{AtMostK, Convergence, EveryoneServed, Violation};
 
-/// What was seen since the start, or since the last fault. Rounds are counted from there.
+/// What was seen since the start or the last fault, from which rounds are counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Episode {
     since: u64,
@@ -17,7 +17,7 @@ pub(super) struct Episode {
     pub(super) abnormal_again: u64,
     pub(super) abnormal_until: Option<u64>,
     pub(super) start_at: Option<u64>,
-    /// Waves begun before everybody had joined.
+    /// Waves begun before every process had joined.
     pub(super) waves_before: Option<u64>,
     pub(super) tokens_max: u32,
     pub(super) inside_max: u32,
@@ -30,12 +30,12 @@ pub(super) struct Checker {
     convergence: Convergence,
     pub(super) inside_max: u32,
     pub(super) waves: u64,
-    /// How often each process has taken a privileged action; since it stabilised; and in which wave
-    /// the last time.
+    /// The number of privileged actions of each process: overall, since stabilisation; and the wave
+    /// of the last one.
     pub(super) served: Vec<u64>,
     pub(super) served_after: Vec<u64>,
     last: Vec<u64>,
-    /// Each property is reported once between two faults.
+    /// The properties already reported: each is reported once between two faults.
     reported: BTreeSet<&'static str>,
     pub(super) violations: Vec<Violation>,
 }
@@ -57,14 +57,14 @@ impl Checker {
         }
     }
 
-    /// A fault at the end of round `round`: what was reached counts no more.
+    /// A fault at the end of round `round`: what was reached before no longer counts.
     pub(super) fn fault(&mut self, round: u64) {
         self.episode = Episode { since: round, ..Episode::default() };
         self.convergence.fault(round);
         self.reported.clear();
     }
 
-    /// A configuration in round `round`.
+    /// Checks a configuration in round `round`.
     pub(super) fn see(&mut self, survey: Survey, round: u64) {
         let after = round - self.episode.since;
         let episode = &mut self.episode;
@@ -106,7 +106,7 @@ impl Checker {
         }
     }
 
-    /// The round in which it stabilised, from the start or the last fault.
+    /// The round in which the system stabilised, counted from the start or the last fault.
     pub(super) fn stabilized_at(&self) -> Option<u64> {
         self.convergence.reached()
     }
@@ -118,8 +118,8 @@ impl Checker {
         self.last[node.index()] = self.waves;
     }
 
-    /// A wave begins: everybody must have been served in one of so many before it, once the system
-    /// has stabilised.
+    /// A wave begins: once the system has stabilised, every process must have been served within
+    /// the configured number of waves before it.
     pub(super) fn wave(&mut self, round: u64) {
         self.waves += 1;
         let Some(within) = self.served_within.filter(|_| self.stabilized_at().is_some()) else {
@@ -135,7 +135,7 @@ impl Checker {
         }
     }
 
-    /// Nobody is enabled.
+    /// No process is enabled.
     pub(super) fn terminal(&mut self, round: u64) {
         self.report(
             SOMEBODY_CAN_MOVE,

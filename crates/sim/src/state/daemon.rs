@@ -1,7 +1,8 @@
-//! The daemon: who of the enabled processes moves in the next step.
+//! The daemon: which of the enabled processes move in the next step.
 //!
-//! All but one are weakly fair: whoever stays enabled is chosen before long. Rng alone would be so
-//! almost surely; patience with a bound makes it sure, and keeps a round short.
+//! All daemons but one are weakly fair: a process that stays enabled is chosen eventually. A random
+//! choice alone is fair almost surely; a bound on the wait makes it certain and keeps a round
+//! short.
 
 use std::fmt;
 
@@ -13,14 +14,14 @@ use crate::rng::Rng;
 /// How the next movers are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemon {
-    /// All that are enabled.
+    /// All enabled processes.
     Synchronous,
-    /// One that is enabled, drawn by rng.
+    /// One random enabled process.
     Central,
-    /// Some that are enabled, drawn by rng, at least one.
+    /// A random non-empty set of enabled processes.
     Distributed,
-    /// One that is enabled, the nearest to the root: who is far away starves as long as anybody
-    /// nearer can move.
+    /// The enabled process nearest to the root: a distant one starves as long as a nearer one is
+    /// enabled.
     Unfair,
 }
 
@@ -33,7 +34,7 @@ pub const DAEMONS: [(&str, Daemon); 4] = [
 ];
 
 impl Daemon {
-    /// Whether a process that stays enabled moves at last.
+    /// Whether a process that stays enabled moves eventually.
     pub fn is_fair(self) -> bool {
         self != Self::Unfair
     }
@@ -50,9 +51,9 @@ impl fmt::Display for Daemon {
 pub(super) struct Chooser {
     daemon: Daemon,
     rng: Rng,
-    /// So many steps may an enabled process wait before a fair daemon takes it.
+    /// The number of steps for which an enabled process may wait before a fair daemon chooses it.
     patience: u64,
-    /// How far from the root each process is.
+    /// The distance of each process from the root.
     far: Vec<u32>,
 }
 
@@ -71,7 +72,7 @@ impl Chooser {
         }
     }
 
-    /// The movers of step number `now`, into `chosen`. Somebody is enabled.
+    /// Chooses the movers of step number `now` into `chosen`. At least one process must be enabled.
     pub(super) fn choose<R: Rules>(
         &mut self,
         processes: &Processes<R>,
@@ -103,7 +104,7 @@ impl Chooser {
         }
     }
 
-    /// Which of `actions` enabled actions a mover takes.
+    /// Chooses one of `actions` enabled actions of a mover.
     pub(super) fn action(&mut self, actions: usize) -> usize {
         if actions == 1 { 0 } else { index(self.rng.below(actions as u64)) }
     }
@@ -113,6 +114,6 @@ fn one_of(enabled: &[NodeId], rng: &mut Rng) -> NodeId {
     enabled[index(rng.below(enabled.len() as u64))]
 }
 
-fn index(drawn: u64) -> usize {
-    usize::try_from(drawn).expect("below a length")
+fn index(place: u64) -> usize {
+    usize::try_from(place).expect("below a length")
 }

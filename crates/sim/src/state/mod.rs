@@ -1,18 +1,18 @@
-//! The state model: an algorithm of guarded commands ([`Rules`]), a network, and a daemon that says
-//! who moves.
+//! The state model: an algorithm of guarded commands ([`Rules`]), a network, and a daemon that
+//! chooses the movers.
 //!
-//! In a step the daemon chooses some of the enabled processes; each reads its neighbours' states as
-//! they are before the step and writes its own. Time is counted in rounds. A run is described by a
-//! [`StateConfig`] and ends in a [`StateReport`]; everything random comes from its seed, and its
-//! hash covers every step.
+//! In a step the daemon chooses some of the enabled processes; each reads its neighbours' states
+//! from before the step and writes its own. Time is counted in rounds. A run is described by a
+//! [`StateConfig`] and ends in a [`StateReport`]; all randomness comes from its seed, and its hash
+//! covers every step.
 //!
-//! - `world.rs`: the states, and who is enabled;
-//! - `daemon.rs`: who moves; `rounds.rs`: when a round is over;
-//! - `checker.rs`: what is checked after each step; `report.rs`: what was measured;
+//! - `processes.rs`: the states of the processes, and which are enabled;
+//! - `daemon.rs`: the choice of movers; `rounds.rs`: when a round is over;
+//! - `checker.rs`: what is checked after each step; `report.rs`: the metrics;
 //! - `script.rs`: a run in which the movers are prescribed.
 //!
-//! A run of more than 64 processes is checked at the end of each round instead: the checkers look
-//! at everybody.
+//! A run of more than 64 processes is checked only at the end of each round, because the checkers
+//! look at all processes.
 
 mod checker;
 mod daemon;
@@ -42,46 +42,47 @@ pub use script::{StatePlayed, StateScript, play_rules};
 #[cfg(test)]
 mod tests;
 
-/// Up to so many processes, every configuration is checked.
+/// The largest number of processes for which every configuration is checked.
 const CHECKED_EACH_STEP: u32 = 64;
 
-/// Where a run begins.
+/// The initial configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// As a careful administrator would leave it.
+    /// The clean start.
     Clean,
-    /// Anything: every variable drawn from its domain.
+    /// An arbitrary configuration: every variable is sampled from its domain.
     Random,
 }
 
-/// A run to be made.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct StateConfig {
     /// The network.
     pub graph: Arc<Graph>,
-    /// How it is called in the report.
+    /// The name of the network in the report.
     pub graph_name: String,
-    /// How many tokens (the paper's l).
+    /// The number of tokens (the paper's l).
     pub k: u32,
-    /// Where everything random comes from.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// Published defects to run as printed.
+    /// The published defects that run as printed.
     pub printed: Defects,
-    /// Who chooses the movers.
+    /// The daemon, which chooses the movers.
     pub daemon: Daemon,
-    /// Where it begins.
+    /// The initial configuration.
     pub start: Start,
-    /// Faults: this process's variables become anything when so many rounds are over.
+    /// The transient faults: the process whose variables become arbitrary, and the number of rounds
+    /// after which they do.
     pub corrupt: Vec<(NodeId, u64)>,
-    /// How many rounds to run.
+    /// The number of rounds.
     pub rounds: u64,
-    /// The most steps, for a daemon under which a round may never end; if none, more than any fair
-    /// daemon needs.
+    /// The largest number of steps, for a daemon under which a round may never end; if none, more
+    /// than any fair daemon needs.
     pub steps: Option<u64>,
-    /// The action that begins a wave.
+    /// The name of the action that begins a wave.
     pub wave: &'static str,
-    /// In how many waves everybody must be served once the system has stabilised; not checked if
-    /// none.
+    /// The number of waves within which every process must be served once the system has
+    /// stabilised; not checked if none.
     pub served_within: Option<u64>,
 }
 
@@ -120,7 +121,7 @@ impl StateConfig {
         }
     }
 
-    /// Whether such a run can be made.
+    /// Checks the configuration.
     pub fn validate(&self) -> Result<(), StateError> {
         if self.k == 0 {
             return Err(StateError::ZeroTokens);
@@ -139,14 +140,14 @@ impl StateConfig {
     }
 }
 
-/// Runs `R` to the end.
+/// Runs the rules `R` to the end.
 pub fn run_rules<R: Rules>(config: &StateConfig) -> Result<StateReport, StateError> {
     let mut run = Run::<R>::new(config)?;
     while run.rounds() < config.rounds && run.step() {}
     Ok(run.report())
 }
 
-/// A run, step by step, for whoever wants to look at it in between.
+/// A run, step by step, for callers that inspect it in between.
 pub struct Run<R: Rules> {
     config: StateConfig,
     processes: Processes<R>,
@@ -154,7 +155,7 @@ pub struct Run<R: Rules> {
     rounds: Rounds,
     checker: Checker,
     faults: Rng,
-    /// Faults to come, the next one last.
+    /// The faults to come; the next one is last.
     to_corrupt: Vec<(NodeId, u64)>,
     steps: u64,
     moves: BTreeMap<&'static str, u64>,
@@ -166,7 +167,7 @@ pub struct Run<R: Rules> {
 }
 
 impl<R: Rules> Run<R> {
-    /// The start.
+    /// A run at its initial configuration.
     pub fn new(config: &StateConfig) -> Result<Self, StateError> {
         let mut rng = Rng::fork(config.seed, "start");
         Self::from(config, |setup| match config.start {
@@ -175,8 +176,8 @@ impl<R: Rules> Run<R> {
         })
     }
 
-    /// The start, from any states.
-    #[allow(clippy::disallowed_methods)] // How long it took is reported; nothing depends on it.
+    /// A run at the configuration of those states.
+    #[allow(clippy::disallowed_methods)] // Wall-clock time is reported; no run depends on it.
     fn from(
         config: &StateConfig,
         start: impl FnMut(&Setup) -> R::State,
@@ -209,8 +210,7 @@ impl<R: Rules> Run<R> {
         Ok(run)
     }
 
-    /// One step of the daemon; false if there is none: nobody is enabled, or the most steps were
-    /// taken.
+    /// Takes one step of the daemon; false if no process is enabled or the step limit is reached.
     pub fn step(&mut self) -> bool {
         if self.processes.enabled().is_empty() {
             self.terminal = true;
@@ -230,7 +230,7 @@ impl<R: Rules> Run<R> {
         true
     }
 
-    /// Those who are chosen take the actions that are chosen for them.
+    /// The chosen processes take their chosen actions.
     fn move_chosen(&mut self) {
         self.steps += 1;
         self.count();
@@ -244,7 +244,7 @@ impl<R: Rules> Run<R> {
         }
     }
 
-    /// What the movers do goes into the hash and the counters.
+    /// Records the movers' actions in the hash and the counters.
     fn count(&mut self) {
         for (node, step) in &self.moving {
             self.hash.add_three(self.steps, u64::from(node.0), RunHash::of(&step.next));
@@ -262,7 +262,7 @@ impl<R: Rules> Run<R> {
         self.checker.see(self.survey(), self.rounds.now());
     }
 
-    /// The faults that are due.
+    /// Applies the faults that are due.
     fn corrupt(&mut self) {
         let round = self.rounds.finished();
         let mut struck = false;
@@ -280,7 +280,7 @@ impl<R: Rules> Run<R> {
         }
     }
 
-    /// The configuration seen from outside.
+    /// The survey of the current configuration.
     pub fn survey(&self) -> Survey {
         let survey = R::survey(&self.processes.setups, &self.processes.states);
         debug_assert_eq!(
@@ -291,37 +291,37 @@ impl<R: Rules> Run<R> {
         survey
     }
 
-    /// Rounds that are over.
+    /// The number of finished rounds.
     pub fn rounds(&self) -> u64 {
         self.rounds.finished()
     }
 
-    /// Steps taken.
+    /// The number of steps taken.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Waves begun.
+    /// The number of waves begun.
     pub fn waves(&self) -> u64 {
         self.checker.waves
     }
 
-    /// The round in which it stabilised, from the start or the last fault.
+    /// The round in which the system stabilised, counted from the start or the last fault.
     pub fn stabilized_at_round(&self) -> Option<u64> {
         self.checker.stabilized_at()
     }
 
-    /// The processes' states.
+    /// The states of the processes.
     pub fn states(&self) -> &[R::State] {
         &self.processes.states
     }
 
-    /// How often each process has taken a privileged action.
+    /// The number of privileged actions of each process.
     pub fn served(&self) -> &[u64] {
         &self.checker.served
     }
 
-    /// The end.
+    /// Ends the run.
     pub fn report(self) -> StateReport {
         let waits = self.processes.enabled().iter();
         let waits =

@@ -1,5 +1,5 @@
-//! The processes: their states, and which actions are enabled. A step changes the movers, so only
-//! they and their neighbours are evaluated again.
+//! The processes: their states and their enabled actions. A step changes the movers, so only they
+//! and their neighbours are evaluated again.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ pub(super) struct Processes<R: Rules> {
     pub(super) states: Vec<R::State>,
     /// The enabled actions of each process.
     steps: Vec<Vec<Step<R::State>>>,
-    /// Who is enabled, in no order that matters, and where each stands in that list.
+    /// The enabled processes, in no particular order, and the place of each process in that list.
     enabled: Vec<NodeId>,
     place: Vec<Option<usize>>,
-    /// The step since which each has been enabled without moving, if it is.
+    /// The step since which each process has been enabled without moving.
     since: Vec<u64>,
-    /// Who has the privilege.
+    /// The number of processes with the privilege.
     privileged: usize,
-    /// Who was evaluated again in the last step, and the number of the evaluation that came to
-    /// each.
+    /// The processes evaluated again in the last step, and the number of each process's last
+    /// evaluation.
     touched: Vec<NodeId>,
     evaluated: Vec<u64>,
     evaluation: u64,
@@ -75,12 +75,14 @@ impl<R: Rules> Processes<R> {
         self.privileged
     }
 
-    /// Who was evaluated again in the last step: only these can have become enabled or disabled.
+    /// The processes evaluated again in the last step: only these can have become enabled or
+    /// disabled.
     pub(super) fn touched(&self) -> &[NodeId] {
         &self.touched
     }
 
-    /// All of `moves` happen at once, as step number `now`: each has read the states from before.
+    /// Applies all of `moves` at once, as step number `now`: each mover has read the states from
+    /// before.
     pub(super) fn apply(&mut self, moves: &[(NodeId, Step<R::State>)], now: u64) {
         for (node, step) in moves {
             let at = node.index();
@@ -94,7 +96,7 @@ impl<R: Rules> Processes<R> {
         self.evaluate_around(moves.iter().map(|(node, _)| *node), now);
     }
 
-    /// A fault: `node` is in `state` from now on.
+    /// Applies a fault: `node` changes to `state`.
     pub(super) fn corrupt(&mut self, node: NodeId, state: R::State, now: u64) {
         self.states[node.index()] = state;
         self.evaluate_around([node].into_iter(), now);

@@ -1,4 +1,4 @@
-//! What a run in the state model has measured.
+//! The report of a run in the state model.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use kgate_core::{Graph, NodeId};
 use kgate_spec::Violation;
 use serde::Serialize;
 
-/// An enabled process that waits.
+/// An enabled process that waits to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {
-    /// Who.
+    /// The process.
     pub node: NodeId,
-    /// For so many steps it has been enabled all the time and was not chosen.
+    /// The number of steps for which it has been enabled and was not chosen.
     pub steps: u64,
 }
 
-/// A finished run. What is "after" or "at round" is counted in rounds from the start, or from the
+/// The results of a run. Fields with "after" or "at round" count rounds from the start, or from the
 /// last fault if there were any.
 #[derive(Clone, Debug, Serialize)]
 pub struct StateReport {
@@ -26,64 +26,64 @@ pub struct StateReport {
     pub as_printed: Option<String>,
     /// The network's name.
     pub graph: String,
-    /// How many processes.
+    /// The number of processes.
     pub n: u32,
-    /// How many tokens (the paper's l).
+    /// The number of tokens (the paper's l).
     pub k: u32,
-    /// What everything random came from.
+    /// The seed.
     pub seed: u64,
-    /// Who chose the movers.
+    /// The daemon.
     pub daemon: String,
-    /// Choices of the daemon.
+    /// Steps of the daemon.
     pub steps: u64,
     /// Actions taken.
     pub moves: u64,
-    /// Actions taken, by their names.
+    /// Actions taken, by name.
     pub moves_by_action: BTreeMap<&'static str, u64>,
-    /// Rounds that ended.
+    /// Finished rounds.
     pub rounds: u64,
-    /// When the configuration was normal for the first time.
+    /// The round in which the configuration was first normal.
     pub normal_at_round: Option<u64>,
-    /// How often it became abnormal after that.
+    /// The number of times that it became abnormal afterwards.
     pub abnormal_again: u64,
-    /// The last round in which it was abnormal.
+    /// The last round in which the configuration was abnormal.
     pub abnormal_until_round: Option<u64>,
-    /// When a wave could start and nothing was left of another, for the first time.
+    /// The round in which a wave could first start with nothing left of another (INC).
     pub inc_at_round: Option<u64>,
-    /// When that was so and everybody had joined the tree, for the first time.
+    /// The round in which that first held and every process had joined the tree.
     pub stabilized_at_round: Option<u64>,
-    /// By when the paper says that this has happened; see [`published_bound`].
+    /// The round by which the paper promises this; see [`published_bound`].
     pub published_bound: u64,
-    /// Waves begun in all.
+    /// Waves begun overall.
     pub waves: u64,
-    /// Waves begun when it had stabilised.
+    /// Waves begun before the system had stabilised.
     pub waves_until_stabilized: Option<u64>,
-    /// The most tokens at once, from the first start configuration on.
+    /// The most tokens at once, from the first clean start of a wave on.
     pub tokens_max_after_stabilization: u32,
-    /// The most that had the privilege at once, from the first start configuration on.
+    /// The most processes with the privilege at once, from the first clean start of a wave on.
     pub max_in_use: u32,
-    /// The most that had the privilege at once, from the very start on.
+    /// The most processes with the privilege at once in the whole run.
     pub max_in_use_overall: u32,
-    /// How often the least served process has taken a privileged action.
+    /// The fewest privileged actions of any process.
     pub served: u64,
-    /// The same, from the round on in which it stabilised.
+    /// The same, from the round on in which the system stabilised.
     pub served_after_stabilization: Option<u64>,
-    /// Whether it ended because nobody could move.
+    /// Whether the run ended in a terminal configuration, in which no process is enabled.
     pub terminal: bool,
-    /// Who waits longest at the end.
+    /// The process that waits longest at the end.
     pub longest_wait: Option<Wait>,
-    /// Whether every configuration was checked; else the last one of each round.
+    /// Whether every configuration was checked, or only the last one of each round.
     pub every_step_checked: bool,
-    /// What was not correct.
+    /// The violated properties.
     pub violations: Vec<Violation>,
-    /// Of every step, in order.
+    /// The hash of every step, in order.
     pub hash: String,
-    /// Seconds that took.
+    /// The wall-clock seconds that the run took.
     pub wall_seconds: f64,
 }
 
-/// The rounds in which stabilizing-2014, Lemma 4.12, says that the system has stabilised: ceil(n/l)
-/// (5 h + 2 l + 4 + D + l), with the height h of the tree at most the diameter D, as its
+/// The number of rounds within which the system stabilises by stabilizing-2014, Lemma 4.12:
+/// ceil(n/l) (5 h + 2 l + 4 + D + l), with the height h of the tree at most the diameter D, as its
 /// O(ceil(n/l) (l + D)) says.
 pub fn published_bound(graph: &Graph, k: u32) -> u64 {
     let far = |node| graph.distances(NodeId(node)).into_iter().max().unwrap_or(0);

@@ -1,7 +1,7 @@
-//! Rounds (Dolev, Israeli and Moran 1997): the time of the slowest.
+//! Rounds (Dolev, Israeli and Moran 1997): time measured by the slowest process.
 //!
-//! A round is the shortest stretch of steps in which everybody who was enabled at its start has
-//! moved, or has been disabled for a moment by a neighbour's move.
+//! A round is the shortest sequence of steps in which every process that was enabled at its start
+//! has moved, or has been disabled for a moment by a neighbour's move.
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{NodeId, Rules};
@@ -10,7 +10,7 @@ use super::processes::Processes;
 
 pub(super) struct Rounds {
     finished: u64,
-    /// Who must still move or become disabled before this round is over.
+    /// The processes that must still move or become disabled before this round is over.
     pending: FixedBitSet,
     left: usize,
     /// Whether a step of this round was taken.
@@ -31,18 +31,18 @@ impl Rounds {
         processes.enabled().iter().for_each(|node| self.pending.insert(node.index()));
     }
 
-    /// Rounds that are over.
+    /// The number of finished rounds.
     pub(super) fn finished(&self) -> u64 {
         self.finished
     }
 
-    /// The round in which the present configuration is reached: one that ends a round belongs to
-    /// it.
+    /// The round in which the current configuration is reached: a configuration that ends a round
+    /// belongs to that round.
     pub(super) fn now(&self) -> u64 {
         self.finished + u64::from(self.begun)
     }
 
-    /// `movers` have moved; true if that ends the round.
+    /// Records the moves of a step; true if they end the round.
     pub(super) fn step<R: Rules>(&mut self, processes: &Processes<R>, movers: &[NodeId]) -> bool {
         self.begun = true;
         let disabled = processes.touched().iter().filter(|node| !processes.is_enabled(**node));
@@ -58,7 +58,7 @@ impl Rounds {
         over
     }
 
-    /// A fault has changed who is enabled: a new round begins.
+    /// A fault has changed the enabled processes: a new round begins.
     pub(super) fn restart<R: Rules>(&mut self, processes: &Processes<R>) {
         self.pending.clear();
         self.begin(processes);

@@ -1,9 +1,8 @@
-//! A run of the state model in which the daemon's choices are prescribed, from states that are
-//! prescribed too.
+//! A run of the state model in which the initial states and the daemon's choices are prescribed.
 //!
-//! Step number i happens at time i, in time units. After the last one, if so wanted, everybody who
-//! can moves, step after step, until the system has stabilised and everybody was served since, or
-//! for [`ROUNDS`] rounds.
+//! Step number i happens at time i, in time units. After the last step, if so configured, all
+//! enabled processes move, step after step, until the system has stabilised and every process was
+//! served since, or for [`ROUNDS`] rounds.
 
 use std::collections::BTreeSet;
 
@@ -15,40 +14,41 @@ use super::{Run, StateConfig};
 use crate::engine::{ImpossibleStep, OpenTrace, PlayError, RunError, StartError, StepError};
 use crate::state::StateError;
 
-/// So long it goes on after the last step of a script.
+/// The number of rounds for which a run goes on after the script's last step.
 const ROUNDS: u64 = 1000;
 
-/// What is prescribed.
+/// A scripted run of the state model.
 #[derive(Clone, Debug)]
 pub struct StateScript<'a> {
-    /// The network, l and the defects; start, daemon and faults are the script's own.
+    /// The network, l and the defects; start, daemon and faults are prescribed by the script.
     pub config: StateConfig,
-    /// Who does not start clean, and how, as [`Rules::parse_state`] reads it.
+    /// The processes that do not start clean, and their states in the notation of
+    /// [`Rules::parse_state`].
     pub states: &'a [(NodeId, String)],
-    /// Who moves in each step.
+    /// The movers of each step.
     pub steps: &'a [Movers],
-    /// Whether a mover that is not enabled is passed over instead of ending the run.
+    /// Whether a mover that is not enabled is skipped instead of ending the run.
     pub lenient: bool,
-    /// Whether it goes on after the last step.
+    /// Whether the run goes on after the last step.
     pub run_to_rest: bool,
 }
 
-/// A script that was played.
+/// The results of a scripted run.
 #[derive(Clone, Debug)]
 pub struct StatePlayed {
-    /// What was not correct.
+    /// The violated properties.
     pub violations: Vec<Violation>,
-    /// In how many steps nobody who was to move could.
+    /// The indices of steps in which no mover was enabled.
     pub skipped: Vec<usize>,
-    /// How many steps came after the last one.
+    /// The number of steps after the script's last one.
     pub steps_after: u64,
-    /// Whether it has stabilised.
+    /// Whether the system has stabilised.
     pub stabilized: bool,
-    /// Of every step.
+    /// The hash of every step.
     pub hash: u64,
 }
 
-/// Plays a script with the rules `R`; a trace is written if asked for.
+/// Plays a script with the rules `R`. With `trace` set, a trace is written.
 pub fn play_rules<R: Rules>(
     name: &str,
     script: &StateScript<'_>,
@@ -90,7 +90,7 @@ pub fn play_rules<R: Rules>(
     })
 }
 
-/// The states that are written down; each fits its process.
+/// Parses the initial states; each must be in the domain of its process.
 fn parsed<R: Rules>(script: &StateScript<'_>) -> Result<Vec<(NodeId, R::State)>, PlayError> {
     let StateConfig { graph, k, printed, .. } = &script.config;
     let nodes = graph.nodes();
@@ -114,20 +114,20 @@ struct Player<'a, R: Rules> {
     run: Run<R>,
     trace: Option<trace::Writer<'a>>,
     now: Time,
-    /// What each process could do when it was written down last.
+    /// The enabled actions of each process as last written to the trace.
     enabled: Vec<Vec<&'static str>>,
-    /// How many violations stand in the trace.
+    /// The number of violations written to the trace.
     written: usize,
 }
 
-/// Who moves, and by which action.
+/// The movers and their actions.
 type Moving<R> = Vec<(NodeId, Step<<R as Rules>::State>)>;
 
 impl<R: Rules> Player<'_, R> {
-    /// The actions of a step, or why it cannot be.
+    /// The actions of a step, or why it is refused.
     fn choose(&self, movers: &Movers, lenient: bool) -> Result<Moving<R>, StepError> {
         let processes = &self.run.processes;
-        let (asked, passes_over) = match movers {
+        let (asked, skips) = match movers {
             Movers::All => {
                 let enabled: BTreeSet<NodeId> = processes.enabled().iter().copied().collect();
                 if enabled.is_empty() && !lenient {
@@ -149,10 +149,10 @@ impl<R: Rules> Player<'_, R> {
                 |step: &&Step<R::State>| action.as_deref().is_none_or(|action| action == step.name);
             let fitting: Vec<_> = processes.steps(node).iter().filter(fits).collect();
             match fitting[..] {
-                [] if passes_over => {}
+                [] if skips => {}
                 [] => return Err(StepError::NotEnabled(node)),
                 [step] => moving.push((node, *step)),
-                [first, ..] if passes_over => moving.push((node, *first)),
+                [first, ..] if skips => moving.push((node, *first)),
                 [first, second, ..] => {
                     let (first, second) = (first.name, second.name);
                     return Err(StepError::Ambiguous { node, first, second });
@@ -192,13 +192,13 @@ impl<R: Rules> Player<'_, R> {
         self.write_violations();
     }
 
-    /// Everybody who can moves, until there is nothing more to be seen; how many steps that took.
+    /// All enabled processes move until the run is finished; the number of steps that took.
     fn run_to_rest(&mut self) -> u64 {
         let mut steps = 0;
         while !self.is_finished() {
             self.now += Span::UNIT;
             let moving =
-                self.choose(&Movers::All, true).expect("who is not enabled is passed over");
+                self.choose(&Movers::All, true).expect("movers that are not enabled are skipped");
             if moving.is_empty() {
                 self.run.checker.terminal(self.run.rounds.now());
                 self.write_violations();
@@ -217,7 +217,7 @@ impl<R: Rules> Player<'_, R> {
         seen && !self.run.processes.enabled().is_empty()
     }
 
-    /// Who can do what from now on, where that has changed.
+    /// Writes the enabled actions of processes for which they have changed.
     fn write_enabled(&mut self) {
         for node in (0..self.run.config.graph.nodes()).map(NodeId) {
             let steps = self.run.processes.steps(node);

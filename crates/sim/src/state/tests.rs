@@ -1,17 +1,17 @@
-//! The engine with toys: an algorithm that is known to stabilise, and planted bugs that the
-//! checkers must see.
+//! The state model with toys: an algorithm that is known to stabilise, and planted bugs that the
+//! checkers must find.
 
 use kgate_core::View;
 use kgate_spec::{AtMostK, Convergence, EveryoneServed};
 
 use super::*;
 
-/// Dijkstra's token ring of 1974: the root passes when it equals its left neighbour, everybody else
-/// when they differ.
+/// Dijkstra's token ring of 1974: the root moves when its value equals its left neighbour's, every
+/// other process when they differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Ring;
 
-/// One value more than processes: enough for any daemon.
+/// One value more than processes, which suffices for any daemon.
 fn values(setup: &Setup) -> u32 {
     setup.nodes + 1
 }
@@ -52,8 +52,8 @@ impl Rules for Ring {
     }
 }
 
-/// Everybody counts down from 9 at its own pace and then rests: a terminal configuration. Who is
-/// below 5 has a token, although the survey calls everything clean: too many.
+/// Every process counts down from 9 at its own pace and then rests: a terminal configuration. A
+/// process below 5 has a token, although the survey calls everything clean: too many.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CountDown;
 
@@ -87,8 +87,8 @@ impl Rules for CountDown {
     }
 }
 
-/// The root flips for ever; another can move, to say that it has, only while the root shows 0.
-/// Nobody else has a privilege.
+/// The root flips forever; another process is enabled only while the root shows 0, and never has
+/// the privilege.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Flip;
 
@@ -143,8 +143,8 @@ fn properties(report: &StateReport) -> Vec<&'static str> {
     report.violations.iter().map(|violation| violation.property).collect()
 }
 
-/// Dijkstra 1974: from any start, under any daemon, one privilege in the end, and it visits
-/// everybody in turn.
+/// Dijkstra 1974: from any start, under any daemon, one privilege remains and visits every process
+/// in turn.
 #[test]
 fn the_token_ring_stabilizes() {
     for (name, daemon) in DAEMONS {
@@ -168,9 +168,9 @@ fn the_token_ring_stabilizes() {
     }
 }
 
-/// The checkers can fail: nobody can move, too many tokens, too many inside.
+/// Each planted bug is found: a terminal configuration, too many tokens, too many inside.
 #[test]
-fn planted_bugs_are_seen() {
+fn planted_bugs_are_found() {
     for (name, daemon) in DAEMONS.into_iter().filter(|(_, daemon)| daemon.is_fair()) {
         let report = run_rules::<CountDown>(&star(4, daemon)).unwrap();
         assert_eq!(
@@ -182,9 +182,9 @@ fn planted_bugs_are_seen() {
     }
 }
 
-/// The checker of service can fail: the root's neighbours never have the privilege.
+/// Starvation is found: the root's neighbours never have the privilege.
 #[test]
-fn starvation_is_seen() {
+fn starvation_is_found() {
     let report =
         run_rules::<Flip>(&StateConfig { served_within: Some(5), ..star(3, Daemon::Synchronous) })
             .unwrap();
@@ -193,14 +193,14 @@ fn starvation_is_seen() {
     assert_eq!((report.waves, report.served), (20, 0));
 }
 
-/// Dolev, Israeli and Moran 1997: a round ends when all that were enabled have moved, or were
-/// disabled meanwhile.
+/// Dolev, Israeli and Moran 1997: a round ends when every process that was enabled has moved, or
+/// was disabled meanwhile.
 #[test]
-fn a_round_waits_for_everybody() {
+fn a_round_waits_for_every_enabled_process() {
     let mut run = Run::<Flip>::new(&star(4, Daemon::Unfair)).unwrap();
     let rounds: Vec<u64> = (0..6).map(|_| (run.step(), run.rounds()).1).collect();
-    // The root flips to 1, which disables the three others: a round. Then it alone can move, back
-    // to 0: another.
+    // The root flips to 1, which disables the three others: a round. Then only the root is enabled
+    // and flips back to 0: another.
     assert_eq!(rounds, [1, 2, 3, 4, 5, 6]);
     let synchronous = run_rules::<CountDown>(&star(4, Daemon::Synchronous)).unwrap();
     assert_eq!((synchronous.steps, synchronous.rounds, synchronous.moves), (9, 9, 36));
@@ -208,8 +208,8 @@ fn a_round_waits_for_everybody() {
     assert!(central.steps == 36 && central.rounds <= 9);
 }
 
-/// Weak fairness: whoever stays enabled moves within its daemon's patience, so no round takes more
-/// than 10 n steps.
+/// Weak fairness: a process that stays enabled moves within its daemon's patience, so no round
+/// takes more than 10 n steps.
 #[test]
 fn fair_daemons_are_fair() {
     for (name, daemon) in DAEMONS.into_iter().filter(|(_, daemon)| daemon.is_fair()) {
@@ -224,8 +224,8 @@ fn fair_daemons_are_fair() {
     }
 }
 
-/// The unfair daemon leaves the far ones enabled for ever, if somebody nearer always is: then no
-/// round ends.
+/// The unfair daemon starves distant processes while a nearer one is always enabled: then no round
+/// ends.
 #[test]
 fn the_unfair_daemon_starves() {
     let mut config = star(3, Daemon::Unfair);
@@ -233,15 +233,15 @@ fn the_unfair_daemon_starves() {
     config.steps = Some(500);
     let mut run = Run::<Flip>::new(&config).unwrap();
     while run.step() {}
-    // p1 is the root and flips; p0, the centre, can always move when p1 shows 0, and p2 reads p0.
+    // p1 is the root and flips; p0, the centre, is enabled whenever p1 shows 0, and p2 reads p0.
     let report = run.report();
     assert_eq!(report.longest_wait, Some(Wait { node: NodeId(2), steps: 500 }));
     assert_eq!((report.rounds, report.steps), (0, 500));
 }
 
-/// Same seed, same run; another seed, another.
+/// The same seed gives the same run, another seed another one.
 #[test]
-fn a_seed_is_a_run() {
+fn a_seed_determines_the_run() {
     for (name, daemon) in DAEMONS {
         let hash = |seed| run_rules::<Ring>(&StateConfig { daemon, ..ring(9, seed) }).unwrap().hash;
         assert_eq!(hash(1), hash(1), "{name}");
@@ -249,9 +249,9 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// After a fault all is measured anew, from the round of the fault on.
+/// After a fault everything is measured anew, from the round of the fault on.
 #[test]
-fn faults_start_over() {
+fn a_fault_restarts_the_measurement() {
     let mut config = StateConfig { start: Start::Clean, rounds: 200, ..ring(8, 5) };
     let calm = run_rules::<Ring>(&config).unwrap();
     assert_eq!((calm.normal_at_round, calm.max_in_use_overall), (Some(0), 1));
@@ -270,7 +270,7 @@ fn the_published_bound() {
 }
 
 #[test]
-fn what_cannot_run_is_refused() {
+fn invalid_configurations_are_refused() {
     let none = StateConfig { k: 0, ..ring(3, 1) };
     assert_eq!(run_rules::<Ring>(&none).unwrap_err(), StateError::ZeroTokens);
     let nobody = StateConfig { corrupt: vec![(NodeId(3), 1)], ..ring(3, 1) };

@@ -135,7 +135,8 @@ pub enum StepError {
         /// The step for the next entry.
         first: Step,
     },
-    /// With [`MembershipSource::Join`](kgate_core::MembershipSource) nobody is notified of returns.
+    /// With [`MembershipSource::Join`](kgate_core::MembershipSource) no process is notified of
+    /// returns.
     #[error("with membership=join no process is notified of returns: a restarted process joins")]
     NoReturnNotices,
     /// No notification of such a crash is pending.

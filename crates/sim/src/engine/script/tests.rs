@@ -265,10 +265,10 @@ fn notifications_of_incarnations() {
     let play = |config: &Config, text: &str| with(config.clone(), false, text);
     let reason = |config: &Config, text: &str| impossible(config.clone(), text).reason;
     let incarnations = "p0 crashes\np0 is back\np1 crashes\np2 learns that p0 has crashed";
-    let told = format!(
+    let text = format!(
         "{incarnations}\np2 learns that p0 is back\np2 learns that p1 has crashed\np0 learns that p0 has crashed"
     );
-    let played = play(&config, &told).expect("a script");
+    let played = play(&config, &text).expect("a script");
     assert!(played.quiet && played.violations.is_empty(), "{:?}", played.violations);
     let first = Step::Welcome { node: NodeId(2), of: NodeId(0) };
     assert_eq!(
