@@ -1,34 +1,34 @@
-//! Who is a member, in which incarnation, and who is suspected: the part of the log that leases
-//! hang on.
+//! The members, their incarnations, and the suspicions: the part of the replicated state that leases
+//! depend on.
 
 use std::collections::BTreeMap;
 
 use kgate_core::{Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
-/// Made at random with a node's store: a node with another store has forgotten what it promised
-/// (rule R4).
+/// A random number, drawn when a node's store is made. A node with another store has forgotten what
+/// it promised (rule R4).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct StoreId(pub u64);
 
-/// The terms of a node's lease: fixed for an incarnation when it is added, so that they can be
-/// changed one node at a time.
+/// The terms of a node's lease. They are fixed for an incarnation when it is added, so that they can
+/// be changed one node at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseTerms {
-    /// L: so long from the sending of a ping its answer counts.
+    /// L: how long an answer counts, from the sending of its ping.
     pub lease: Span,
     /// The greatest error of a clock's rate, in parts per million.
     pub clock_error: u32,
-    /// What is waited on top, for the grain of timers.
+    /// The time that is waited in addition, for the resolution of timers.
     pub margin: Span,
 }
 
 impl LeaseTerms {
-    /// W = L (1+eps)/(1-eps) + margin: what somebody else's clock must count until a lease given at
-    /// its beginning is surely over.
+    /// W = L (1+eps)/(1-eps) + margin: when another node's clock has counted W since a lease began,
+    /// the lease is certainly over.
     pub fn wait(self) -> Span {
         let (more, less) = (
             1_000_000 + u128::from(self.clock_error),
@@ -39,84 +39,85 @@ impl LeaseTerms {
     }
 }
 
-/// One member.
+/// A member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Member {
-    /// Its present incarnation.
+    /// The incarnation that is the member.
     pub incarnation: Incarnation,
     /// The terms of its lease.
     pub terms: LeaseTerms,
-    /// The index of the entry by which it is suspected.
+    /// The index of the entry by which it is suspected, if it is.
     pub suspected: Option<u64>,
 }
 
-/// What an applied entry of the log changes in the membership.
+/// What an applied entry changes in the membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MembershipChange {
-    /// An incarnation of a node takes part from now on.
+    /// An incarnation of a node is a member from now on.
     Added(NodeId, Incarnation, LeaseTerms),
-    /// That incarnation is suspected by the entry of this index.
+    /// The incarnation is suspected, by the entry of this index.
     Suspected(NodeId, Incarnation, u64),
-    /// It is not suspected any more.
+    /// The incarnation is not suspected any more.
     Unsuspected(NodeId, Incarnation),
-    /// It is gone for good: evicted, or it has left after it had given everything back.
+    /// The incarnation is not a member any more, for good: it was evicted, or it left after it had
+    /// returned everything.
     Gone(NodeId, Incarnation),
 }
 
 /// Why an eviction has no effect (E4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum EvictionError {
-    /// That incarnation is not a member (any more).
-    #[error("{0} is not a member in that incarnation: nothing to do")]
+    /// That incarnation is not a member, or not any more.
+    #[error("{0} is not a member in that incarnation")]
     NotMember(NodeId),
-    /// It was cleared of the suspicion, or is suspected by another entry.
+    /// The incarnation was cleared of that suspicion, or is suspected by another entry.
     #[error(
-        "{node} is not suspected by entry {at} any more: its new suspicion has to be waited for"
+        "{node} is not suspected by entry {at}, or not any more: the wait must begin anew with its present suspicion"
     )]
     OtherSuspicion {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// The suspicion that was waited for.
+        /// The entry of the suspicion that the eviction names.
         at: u64,
     },
-    /// Other voters are in force than those whose promises were counted.
+    /// The voters in force are not those whose promises were counted.
     #[error(
-        "the voters of entry {counted} promised, but those of entry {in_force} are in force: their promises have to be collected"
+        "the voters of entry {counted} promised, but those of entry {in_force} are in force: their promises must be collected"
     )]
     OtherVoters {
-        /// Whose promises were counted.
+        /// The entry of the voters whose promises were counted.
         counted: u64,
-        /// Who votes.
+        /// The entry of the voters in force.
         in_force: u64,
     },
-    /// It was not waited long enough.
-    #[error("waited {waited} s, but a lease of {node} is over for certain only after {wait} s")]
+    /// The wait was too short.
+    #[error("waited {waited} s, but a lease of {node} is certainly over only after {wait} s")]
     TooSoon {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// How long was waited.
+        /// The time that was waited.
         waited: Span,
         /// W of that incarnation.
         wait: Span,
     },
 }
 
-/// What an eviction says (the fields of [`crate::lease::Proposal::Evict`]).
+/// A proposed eviction (the fields of [`crate::lease::Proposal::Evict`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Eviction {
-    /// Who.
+    /// The node.
     pub node: NodeId,
-    /// Which incarnation of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The suspicion that was waited for.
+    /// The entry of the suspicion.
     pub at: u64,
-    /// The entry that made the voters of whom a quorum promised.
+    /// The entry of the voters of which a quorum promised.
     pub voters_at: u64,
-    /// How long was waited.
+    /// How long that quorum has certainly not answered the node.
     pub waited: Span,
 }
 
-/// All members.
+/// The members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Membership {
     members: BTreeMap<NodeId, Member>,
@@ -128,25 +129,26 @@ impl Membership {
         self.members.get(&node)
     }
 
-    /// All of them.
+    /// All members.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Member)> {
         self.members.iter().map(|(node, member)| (*node, member))
     }
 
-    /// Whether that incarnation of that node is a member and not suspected: only then is it
-    /// answered (rule N3).
+    /// Whether that incarnation is a member and not suspected. Voters must answer only such an
+    /// incarnation (rule N3).
     pub fn is_trusted(&self, node: NodeId, incarnation: Incarnation) -> bool {
         self.incarnation(node, incarnation).is_some_and(|member| member.suspected.is_none())
     }
 
-    /// That incarnation of that node, if it is the present one.
+    /// The member, if that incarnation of the node is one.
     pub fn incarnation(&self, node: NodeId, incarnation: Incarnation) -> Option<&Member> {
         self.members.get(&node).filter(|member| member.incarnation == incarnation)
     }
 
-    /// Whether an eviction has effect (E4): that very suspicion, those very voters, and the whole
-    /// wait of that incarnation. The first guards against a suspicion that was lifted and came
-    /// again, the second against voters who never promised.
+    /// Whether an eviction has effect (E4). It has effect only if it names exactly the suspicion in
+    /// force and exactly the voters in force, and the whole W of that incarnation was waited. The
+    /// first condition guards against a suspicion that was cleared and came again, the second against
+    /// voters that never promised.
     pub fn may_evict(&self, eviction: Eviction, voters_in_force: u64) -> Result<(), EvictionError> {
         let Eviction { node, incarnation, at, voters_at, waited } = eviction;
         let member = self.incarnation(node, incarnation).ok_or(EvictionError::NotMember(node))?;
@@ -166,9 +168,9 @@ impl Membership {
         Ok(())
     }
 
-    /// Takes over what an entry has changed. Whether it may was decided before.
+    /// Applies a change. Whether it is allowed was decided before.
     pub fn apply(&mut self, change: MembershipChange) {
-        let mut suspect = |node, incarnation, at| {
+        let mut set_suspected = |node, incarnation, at| {
             let member = self
                 .members
                 .get_mut(&node)
@@ -182,9 +184,11 @@ impl Membership {
                 self.members.insert(node, Member { incarnation, terms, suspected: None });
             }
             MembershipChange::Suspected(node, incarnation, at) => {
-                suspect(node, incarnation, Some(at))
+                set_suspected(node, incarnation, Some(at))
             }
-            MembershipChange::Unsuspected(node, incarnation) => suspect(node, incarnation, None),
+            MembershipChange::Unsuspected(node, incarnation) => {
+                set_suspected(node, incarnation, None)
+            }
             MembershipChange::Gone(node, incarnation) => {
                 if self.incarnation(node, incarnation).is_some() {
                     self.members.remove(&node);
@@ -207,7 +211,7 @@ mod tests {
         assert_eq!(TERMS.wait(), Span(4_130_808_081));
     }
 
-    /// E4: exactly that suspicion, exactly those voters, at least the wait; anything else is void
+    /// E4: exactly that suspicion, exactly those voters, and at least W. Anything else has no effect
     /// and says why.
     #[test]
     fn an_eviction_is_compare_and_set() {
@@ -238,9 +242,9 @@ mod tests {
         );
     }
 
-    /// What is said of another incarnation changes nothing.
+    /// A change of another incarnation changes nothing.
     #[test]
-    fn incarnations_are_kept_apart() {
+    fn changes_of_other_incarnations_do_nothing() {
         let mut membership = Membership::default();
         let (node, first, second) = (NodeId(3), Incarnation(1), Incarnation(2));
         membership.apply(MembershipChange::Added(node, second, TERMS));

@@ -1,10 +1,10 @@
 //! The numbers of the leases, and the inequalities between them.
 //!
-//! Everything that keeps "at most k" true in time hangs on one chain: a node may grant for L after
-//! a ping that a quorum of voters has answered; its clients have at most what is left of that;
-//! nobody frees its slots before W = L (1+eps)/(1-eps) has passed on another clock. The other
-//! numbers say how often to renew so that nobody has to stop without need, and how fast a dead node
-//! is noticed.
+//! In time, "at most k holders" depends on one chain. A node may grant for L after it sent a ping
+//! that a quorum of voters has answered. Its clients have at most what is left of that. Its slots
+//! must not be freed before W = L (1+eps)/(1-eps) + margin has passed on another clock. The other
+//! numbers determine how often to renew, so that no client has to stop without need, and how fast a
+//! dead node is noticed.
 
 use std::fmt;
 
@@ -13,26 +13,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::membership::LeaseTerms;
 
-/// The numbers. [`Timing::check`] says whether they fit together.
+/// The numbers of the leases. [`Timing::check`] says whether they fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Timing {
-    /// L: so long from the sending of a ping its answer counts.
+    /// L: how long an answer counts, from the sending of its ping.
     pub lease: Span,
-    /// I_n: how often a node pings the voters.
+    /// I_n: the interval at which a node pings the voters.
     pub node_ping: Span,
-    /// I_s: how often a client renews its session.
+    /// I_s: the interval at which a client renews its session.
     pub session_ping: Span,
     /// The greatest error of a clock's rate, in parts per million.
     pub clock_error: u32,
-    /// What is waited on top of the stretched lease before an eviction, for the grain of timers.
+    /// The time that is waited in addition before an eviction, for the resolution of timers.
     pub margin: Span,
     /// G: the time between TERM and KILL.
     pub grace: Span,
-    /// K: the time from KILL until a process is surely dead.
+    /// K: the time from KILL until a process is certainly dead.
     pub kill: Span,
-    /// Q: so long a node must be unheard by a majority of voters before it is suspected.
+    /// Q: how long a majority of the voters must not have heard from a node before it is suspected.
     pub suspect_after: Span,
-    /// R: the largest round trip that is planned for.
+    /// R: the longest round trip that is planned for.
     pub round_trip: Span,
 }
 
@@ -40,7 +40,7 @@ const fn ms(count: u64) -> Span {
     Span(count * 1_000_000)
 }
 
-/// A clock that errs by more than this is no clock: W would be more than one and a half times L.
+/// The greatest clock error that is accepted. With more, W would exceed one and a half times L.
 const CLOCK_ERROR_MAX: u32 = 200_000;
 
 impl Timing {
@@ -70,18 +70,18 @@ impl Timing {
         round_trip: ms(40),
     };
 
-    /// What goes into the log with each incarnation of a node.
+    /// The lease terms that go into the log with each incarnation of a node.
     pub fn terms(&self) -> LeaseTerms {
         LeaseTerms { lease: self.lease, clock_error: self.clock_error, margin: self.margin }
     }
 
-    /// W: what a voter's clock must count before a node that fell silent may be evicted.
+    /// W: how long a voter must not have answered a silent node, on the evictor's clock, before the
+    /// node may be evicted.
     pub fn wait(&self) -> Span {
         self.terms().wait()
     }
 
-    /// What one renewal of everything costs when all goes well and two renewals of a session are
-    /// lost; without the grace.
+    /// The part of a lease that is needed besides the grace, with two lost renewals of a session.
     fn used(&self) -> Span {
         self.kill
             + self.node_ping
@@ -95,13 +95,13 @@ impl Timing {
         less(self.lease, self.used())
     }
 
-    /// How long after the crash of a holder's node its slots are granted to others: W, the way of a
-    /// promise, two commits and a request. Suspicion and an election run inside W.
+    /// The time from the crash of a holder's node until its slots are granted again: W, the way of a
+    /// promise, two commits and a request. Suspicion and an election run within W.
     pub fn failover(&self) -> Span {
         self.wait() + self.round_trip.times(4)
     }
 
-    /// How long a clean restart may take without stopping any client (R1).
+    /// How long a clean restart may take so that no client has to stop (R1).
     pub fn restart_max(&self) -> Span {
         less(self.lease, self.grace + self.kill + self.session_ping + self.round_trip.times(2))
     }
@@ -156,15 +156,15 @@ impl Default for Timing {
 /// Why the numbers do not fit together, and what to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTiming {
-    /// A number that must not be zero is.
-    #[error("{0} is zero: give it a length of time above zero")]
+    /// A number is zero that must not be.
+    #[error("{0} is zero: set it to a time above zero")]
     Zero(&'static str),
-    /// No clock is that bad.
+    /// The clock error is above the bound.
     #[error(
-        "clock_error {given} ppm is above {CLOCK_ERROR_MAX} ppm (20 %): use a clock that keeps better time; 10000 ppm (1 %) suits Linux"
+        "clock_error {given} ppm is above {CLOCK_ERROR_MAX} ppm (20 %): use a more accurate clock; 10000 ppm (1 %) suits Linux"
     )]
     ClockError {
-        /// What was given.
+        /// The clock error in the configuration.
         given: u32,
     },
     /// G + K + I_n + I_s + 2R + 2 I_s <= L does not hold.
@@ -185,7 +185,7 @@ pub enum BadTiming {
         session_ping: Span,
         /// R.
         round_trip: Span,
-        /// All together.
+        /// The sum of them.
         sum: Span,
         /// L.
         lease: Span,
@@ -194,7 +194,7 @@ pub enum BadTiming {
     },
     /// Q < W does not hold.
     #[error(
-        "suspect_after {} is not below {}, which is waited before an eviction anyway: lower suspect_after, a third of the lease is usual",
+        "suspect_after {} is not below W = {}, the wait before an eviction: lower suspect_after, to a third of the lease for example",
         Shown(*suspect_after), Shown(*wait)
     )]
     SuspectsLate {
@@ -205,7 +205,7 @@ pub enum BadTiming {
     },
     /// Q >= 2 I_n + R does not hold.
     #[error(
-        "suspect_after {} is below 2 node_ping + round_trip = {}: one lost ping would bring a healthy node under suspicion; raise suspect_after",
+        "suspect_after {} is below 2 node_ping + round_trip = {}: one lost ping would make a healthy node suspected; raise suspect_after",
         Shown(*suspect_after), Shown(*least)
     )]
     SuspectsSoon {
@@ -227,7 +227,7 @@ fn less(from: Span, part: Span) -> Span {
     Span(from.0.saturating_sub(part.0))
 }
 
-/// A length of time as people read it, cut to thousandths: `725 ms`, `4.13 s`.
+/// A time for people, cut to thousandths: `725 ms`, `4.13 s`.
 struct Shown(Span);
 
 impl fmt::Display for Shown {
@@ -250,17 +250,17 @@ impl fmt::Display for Timing {
         let mut row = |name: &str, span: Span, meaning: &str| {
             writeln!(f, "{name:<18}{:>10}  {meaning}", Shown(span))
         };
-        row("L  lease", self.lease, "an answered ping counts so long, from its sending")?;
-        row("I_n node_ping", self.node_ping, "a node pings the voters so often")?;
-        row("I_s session_ping", self.session_ping, "a client renews its session so often")?;
+        row("L  lease", self.lease, "an answered ping counts for this time, from its sending")?;
+        row("I_n node_ping", self.node_ping, "a node pings the voters at this interval")?;
+        row("I_s session_ping", self.session_ping, "a client renews its session at this interval")?;
         row("G  grace", self.grace, "from TERM to KILL")?;
-        row("K  kill", self.kill, "from KILL to surely dead")?;
+        row("K  kill", self.kill, "from KILL to certainly dead")?;
         row("Q  suspect_after", self.suspect_after, "silence before a node is suspected")?;
-        row("R  round_trip", self.round_trip, "the largest round trip that is planned for")?;
-        row("   margin", self.margin, "waited on top, for the grain of timers")?;
+        row("R  round_trip", self.round_trip, "the longest round trip that is planned for")?;
+        row("   margin", self.margin, "waited in addition, for the resolution of timers")?;
         writeln!(
             f,
-            "{:<18}{:>6} ppm  how far a clock's rate may be off",
+            "{:<18}{:>6} ppm  the greatest error of a clock's rate",
             "   clock_error", self.clock_error
         )?;
         writeln!(f)?;
@@ -270,7 +270,7 @@ impl fmt::Display for Timing {
         row(
             "W  wait",
             self.wait(),
-            "L (1+eps)/(1-eps) + margin: nobody is evicted earlier after its last answer",
+            "L (1+eps)/(1-eps) + margin: no node is evicted sooner after its last answer",
         )?;
         row(
             "   failover",
@@ -280,7 +280,7 @@ impl fmt::Display for Timing {
         row(
             "   restart",
             self.restart_max(),
-            "L - G - K - I_s - 2 R: a clean restart up to this long stops nobody",
+            "L - G - K - I_s - 2 R: a clean restart of up to this time stops no client",
         )?;
         row(
             "   grace_max",
@@ -291,16 +291,16 @@ impl fmt::Display for Timing {
         row(
             "   spare",
             spare,
-            "L - (G + K + I_n + 3 I_s + 2 R): with two renewals lost nobody stops, and this is left",
+            "L - (G + K + I_n + 3 I_s + 2 R): left over even if two renewals are lost",
         )?;
         row(
             "   suspicion",
             less(self.wait(), self.suspect_after),
-            "W - Q: left for suspicion and an election inside W",
+            "W - Q: left for suspicion and an election within W",
         )?;
         match self.check() {
             Ok(()) => write!(f, "all inequalities hold"),
-            Err(bad) => write!(f, "REFUSED: {bad}"),
+            Err(bad) => write!(f, "INVALID: {bad}"),
         }
     }
 }
@@ -321,39 +321,40 @@ mod tests {
         assert_eq!(Timing { grace: slow.grace_max(), ..slow }.check(), Ok(()));
     }
 
-    /// Each inequality is refused one nanosecond beyond it, with the numbers and what to change.
+    /// Each inequality is checked to the nanosecond; the error has the numbers and says what to
+    /// change.
     #[test]
-    fn each_inequality_is_named() {
-        let told = |timing: Timing| timing.check().unwrap_err().to_string();
+    fn each_inequality_is_checked() {
+        let error = |timing: Timing| timing.check().unwrap_err().to_string();
         let slow = Timing::DEFAULT;
         assert_eq!(
-            told(Timing { grace: ms(1400), ..slow }),
+            error(Timing { grace: ms(1400), ..slow }),
             "the lease is too short: grace 1.4 s + kill 250 ms + node_ping 500 ms + 3 session_ping 500 ms + 2 round_trip 200 ms = 4.05 s \
              is above lease 4 s: raise lease to 4.05 s or more, or lower grace to 1.35 s or less"
         );
         assert!(Timing { grace: slow.grace_max() + Span(1), ..slow }.check().is_err());
-        assert!(told(Timing { kill: ms(4000), ..slow }).ends_with("raise lease to 7.4 s or more"));
+        assert!(error(Timing { kill: ms(4000), ..slow }).ends_with("raise lease to 7.4 s or more"));
         assert!(Timing { suspect_after: Span(slow.wait().0 - 1), ..slow }.check().is_ok());
         assert!(
-            told(Timing { suspect_after: slow.wait(), ..slow })
-                .starts_with("suspect_after 4.13 s is not below 4.13 s")
+            error(Timing { suspect_after: slow.wait(), ..slow })
+                .starts_with("suspect_after 4.13 s is not below W = 4.13 s")
         );
         assert!(Timing { suspect_after: ms(1200), ..slow }.check().is_ok());
         assert!(
-            told(Timing { suspect_after: ms(1199), ..slow })
+            error(Timing { suspect_after: ms(1199), ..slow })
                 .contains("below 2 node_ping + round_trip = 1.2 s")
         );
         assert_eq!(
-            told(Timing { node_ping: Span::ZERO, ..slow }),
-            "node_ping is zero: give it a length of time above zero"
+            error(Timing { node_ping: Span::ZERO, ..slow }),
+            "node_ping is zero: set it to a time above zero"
         );
         assert!(
-            told(Timing { clock_error: 200_001, ..slow })
+            error(Timing { clock_error: 200_001, ..slow })
                 .contains("200001 ppm is above 200000 ppm")
         );
     }
 
-    /// Numbers that fit nowhere saturate: junk in a configuration is refused, never wrapped around.
+    /// Absurd numbers saturate: they are refused and never wrap around.
     #[test]
     fn absurd_numbers_are_refused() {
         let huge = Span(u64::MAX);
@@ -367,7 +368,7 @@ mod tests {
         }
     }
 
-    /// The table has every number, and says whether all fits.
+    /// The table has every number, and says whether all inequalities hold.
     #[test]
     fn the_table() {
         let table = Timing::DEFAULT.to_string();
@@ -379,7 +380,7 @@ mod tests {
         assert!(
             Timing { grace: ms(2000), ..Timing::DEFAULT }
                 .to_string()
-                .contains("REFUSED: the lease is too short")
+                .contains("INVALID: the lease is too short")
         );
     }
 }

@@ -6,40 +6,41 @@ use std::fmt;
 use kgate_core::NodeId;
 use serde::{Deserialize, Serialize};
 
-/// The voters of the log as of one of its entries: one set, or two while they are being changed.
+/// The voters of the log as of one of its entries: one set, or two while they change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Voters {
-    /// The index of the entry that says so.
+    /// The index of the entry that made them the voters.
     pub at: u64,
-    /// The sets. A quorum has a majority of each.
+    /// The sets. A quorum has a majority in each.
     pub sets: Vec<BTreeSet<NodeId>>,
 }
 
 impl Voters {
-    /// One set.
+    /// Voters of one set.
     pub fn new(at: u64, voters: impl IntoIterator<Item = NodeId>) -> Self {
         Self { at, sets: vec![voters.into_iter().collect()] }
     }
 
-    /// Whether that node votes, in either set.
+    /// Whether that node votes, in any set.
     pub fn has(&self, node: NodeId) -> bool {
         self.sets.iter().any(|set| set.contains(&node))
     }
 
-    /// All of them.
+    /// The voters of all sets.
     pub fn all(&self) -> BTreeSet<NodeId> {
         self.sets.iter().flatten().copied().collect()
     }
 
-    /// Whether those who say yes are a majority of each set. No voters, no quorum.
+    /// Whether the nodes for which `yes` holds are a majority of each set. Without voters there is no
+    /// quorum.
     pub fn is_quorum(&self, yes: impl Fn(NodeId) -> bool) -> bool {
         let majority =
             |set: &BTreeSet<NodeId>| 2 * set.iter().filter(|node| yes(**node)).count() > set.len();
         !self.sets.is_empty() && self.sets.iter().all(majority)
     }
 
-    /// The greatest value that a quorum reaches: those with at least that much are a majority of
-    /// each set. None, if too few have any.
+    /// The greatest value that a quorum reaches: the nodes with at least that value are a majority of
+    /// each set. None if too few nodes have a value.
     pub fn reached<T: Ord + Copy>(&self, value: impl Fn(NodeId) -> Option<T>) -> Option<T> {
         let of_set = |set: &BTreeSet<NodeId>| {
             let mut values: Vec<T> = set.iter().filter_map(|node| value(*node)).collect();
@@ -49,8 +50,8 @@ impl Voters {
         self.sets.iter().map(of_set).min().flatten()
     }
 
-    /// Whether it is of a size that a cluster can have: two sets of a few voters. Anything larger
-    /// from the network is junk.
+    /// Whether a cluster can have so many voters: at most two sets of a few each. A message with more
+    /// is malformed.
     pub fn is_plausible(&self) -> bool {
         self.sets.len() <= 2 && self.sets.iter().all(|set| set.len() <= PLAUSIBLE_MAX)
     }
@@ -99,10 +100,9 @@ mod tests {
         assert!(!quorum(&Voters::default(), &[0]));
     }
 
-    /// N2: what a quorum reaches is what the least of its best majority has, in the set where that
-    /// is less.
+    /// N2: a quorum reaches the least value in its best majority, in the set where that is less.
     #[test]
-    fn what_a_quorum_reaches() {
+    fn the_value_that_a_quorum_reaches() {
         let value = |node: NodeId| (node.0 != 9).then_some(10 * node.0);
         assert_eq!(Voters::new(1, (0..3).map(NodeId)).reached(value), Some(10));
         assert_eq!(Voters::new(1, (0..2).map(NodeId)).reached(value), Some(0));

@@ -1,4 +1,4 @@
-//! What nodes say to each other about leases, and what they want of the log.
+//! The messages between nodes about leases, and what a node proposes to the log.
 
 use kgate_core::{Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
@@ -6,66 +6,68 @@ use serde::{Deserialize, Serialize};
 use crate::membership::StoreId;
 use crate::voters::Voters;
 
-/// What nodes say to each other. Every message may be lost, doubled, late or out of order: nothing
-/// here needs more.
+/// A message from one node to another. Any of them may be lost, duplicated, delayed or reordered:
+/// the rules tolerate all of that.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LeaseMessage {
-    /// To each voter, each I_n (N1). Answered by [`LeaseMessage::Answer`] or
-    /// [`LeaseMessage::Refusal`].
+    /// Asks a voter for its share in the sender's lease, each I_n (N1). Answered by
+    /// [`LeaseMessage::Answer`] or [`LeaseMessage::Refusal`].
     Ping {
         /// The sender's incarnation.
         incarnation: Incarnation,
-        /// Never used twice in one incarnation.
+        /// The number of the ping: never used twice in one incarnation.
         seq: u64,
     },
-    /// A voter's share in the lease (N3, N4).
+    /// Gives a voter's share in the lease of the node that sent the ping (N3, N4).
     Answer {
-        /// Of the asker.
+        /// The incarnation in the ping.
         incarnation: Incarnation,
-        /// Of the ping.
+        /// The number of the ping.
         seq: u64,
         /// The voter's store (R4).
         store: StoreId,
-        /// The newest voters in the voter's own log; it has applied them too.
+        /// The newest voters in the voter's own log. The voter has applied them.
         voters: Voters,
-        /// How far the log is decided, as the voter knows (N6).
+        /// The last entry that the voter knows to be committed (N6).
         committed: u64,
     },
-    /// No share, and why.
+    /// Gives no share, and says why.
     Refusal {
-        /// Of the asker.
+        /// The incarnation in the ping.
         incarnation: Incarnation,
-        /// Of the ping.
+        /// The number of the ping.
         seq: u64,
         /// Why.
-        why: Refusal,
+        reason: Refusal,
     },
-    /// From a voter that has applied a suspicion, to all voters, again and again (E2).
+    /// From a voter that has applied a suspicion, to all voters, repeatedly: it does not answer the
+    /// suspected incarnation any more (E2).
     Promise {
-        /// Who is suspected.
+        /// The suspected node.
         node: NodeId,
-        /// Which incarnation of it.
+        /// The suspected incarnation.
         incarnation: Incarnation,
-        /// By which entry.
+        /// The entry of the suspicion.
         at: u64,
-        /// So long ago was the sender's last answer to it, or its own start.
+        /// The time since the sender last answered that incarnation, or since its own start if that
+        /// is later.
         age: Span,
     },
-    /// How long have you not heard of that node? To each voter (E1). Answered by
+    /// Asks a voter how long it has not heard from a node (E1). Answered by
     /// [`LeaseMessage::SilenceReply`].
     SilenceQuery {
-        /// Who is asked about.
+        /// The node.
         node: NodeId,
-        /// Which incarnation of it.
+        /// Its incarnation.
         incarnation: Incarnation,
     },
-    /// So long (E1).
+    /// How long the sender has not heard from a node (E1).
     SilenceReply {
-        /// Who was asked about.
+        /// The node.
         node: NodeId,
-        /// Which incarnation of it.
+        /// Its incarnation.
         incarnation: Incarnation,
-        /// The time since its last ping, or since the sender knows of it.
+        /// The time since its last ping, or since the sender knows that incarnation.
         silence: Span,
     },
 }
@@ -73,57 +75,59 @@ pub enum LeaseMessage {
 /// Why a node gives no share in a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Refusal {
-    /// The asker is suspected by the entry of this index: it may ask to be cleared of it (E5).
+    /// The asking incarnation is suspected by the entry of this index: it may ask to be cleared
+    /// (E5).
     Suspected(u64),
-    /// The asker is not a member in that incarnation, as far as the voter has applied the log.
+    /// The asking incarnation is not a member, as far as the voter has applied the log.
     NotMember,
-    /// The voter has newer voters in its log than it has applied (N4).
+    /// The voter's log has newer voters than the voter has applied (N4).
     Behind,
-    /// This node does not vote; here are those who do, as far as it has applied the log. Says whom
-    /// to ping, nothing else.
+    /// This node does not vote. These nodes do, as far as it has applied the log: the asker pings
+    /// them, and counts nothing (N4).
     NotVoter(Voters),
 }
 
-/// What a node wants to be in the log. Each is compare-and-set: void, if it is outdated.
+/// What a node proposes to the log. Each proposal is a compare-and-set: outdated, it has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Proposal {
-    /// That incarnation is suspected (E1, R2).
+    /// Suspects an incarnation (E1, R2).
     Suspect {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// Which incarnation of it.
+        /// Its incarnation.
         incarnation: Incarnation,
     },
-    /// It is not any more: proposed by itself (E5).
+    /// Clears an incarnation of a suspicion: proposed by that incarnation itself (E5).
     Unsuspect {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// Which incarnation of it.
+        /// Its incarnation.
         incarnation: Incarnation,
-        /// The suspicion that it answers.
+        /// The entry of the suspicion.
         at: u64,
     },
-    /// Its lease is over for certain (E3). Applied only if
-    /// [`crate::membership::Membership::may_evict`] (E4).
+    /// Evicts an incarnation, whose lease is certainly over (E3). It has effect only if
+    /// [`crate::membership::Membership::may_evict`] allows it (E4).
     Evict {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// Which incarnation of it.
+        /// Its incarnation.
         incarnation: Incarnation,
-        /// The suspicion that was waited for.
+        /// The entry of the suspicion.
         at: u64,
-        /// The entry that made the voters of whom a quorum promised.
+        /// The entry of the voters of which a quorum promised.
         voters_at: u64,
-        /// How long was waited.
+        /// How long that quorum has certainly not answered.
         waited: Span,
     },
 }
 
-/// What a node has to do.
+/// What the node must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseEffect {
-    /// Send this. It may be lost.
+    /// Send a message. It may be lost.
     Send(NodeId, LeaseMessage),
-    /// Propose this to the log, once. It may be lost: it comes again while there is a reason.
+    /// Propose to the log, once. The proposal may be lost: it is repeated as long as there is a
+    /// reason for it.
     Propose(Proposal),
 }

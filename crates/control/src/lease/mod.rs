@@ -1,33 +1,38 @@
-//! Node leases, suspicion and eviction: what makes it safe to free the slots of a node that nobody
-//! hears of.
+//! Node leases, suspicion and eviction: what makes it safe to free the slots of a node that has
+//! fallen silent.
 //!
-//! Each node pings the voters. A voter answers members that are not suspected; the answers of a
-//! quorum are a **lease**, counted from the *sending* of the pings, and only with a lease may a
-//! node grant or keep permits (N1 to N6). A node that falls silent is **suspected** in the log
-//! (E1). A voter that has applied that stops answering and promises so to all voters, with the age
-//! of its last answer (E2). Once a quorum's promises are so old that no lease built on their
-//! answers can live, whatever the clocks' errors within the bound, any voter proposes to **evict**
-//! (E3), and the log takes it only if it is exactly about this suspicion and these voters (E4).
-//! Only then are the node's slots free. A node suspected by mistake asks to be cleared (E5).
+//! Each node pings the voters. A voter answers only members that are not suspected. The answers of
+//! a quorum are a **lease**, counted from the *sending* of the pings, and a node must not grant or
+//! keep permits without a lease (N1 to N6). A node that falls silent is **suspected** in the log
+//! (E1). A voter that has applied the suspicion stops answering the node, and promises so to all
+//! voters, with the age of its last answer (E2). Once the promises of a quorum are so old that no
+//! lease built on their answers can still be valid, whatever the clock errors within the bound, any
+//! voter proposes to **evict** the node (E3). The log applies the eviction only if it names exactly
+//! the suspicion and the voters in force (E4). Only then are the node's slots free. A node that is
+//! suspected by mistake asks to be cleared (E5).
 //!
-//! Why it is safe. Let p be evicted with the voters m. Every answer to p shows voters that the
-//! answering node has applied, and it has not applied p's eviction: so none is newer than m. A
-//! quorum of older voters has a member that had the next ones in its log before m was committed,
-//! and such a member is silent or shows them (N4). So a lease by pings sent after the evictor
-//! applied m is one by a quorum of m, which meets the evictor's ripe quorum in some v. p's last
-//! ping that v answered left before v answered; since then the clocks of v and of the evictor have
-//! together counted W, so that L on p's own clock is over. A lease by earlier pings is over because
-//! the evictor has waited W since it applied m.
+//! # Why it is safe
 //!
-//! Everything here is a state machine without clock, rng or sockets. `now` is the lease clock: one
-//! that counts sleep and is not slewed. Feed it the log in its order,
+//! Let p be evicted with the voters m. Every answer to p shows voters that the answering node has
+//! applied. That node has not applied p's eviction, so none of these voters are newer than m. A
+//! quorum of older voters contains a node that had the next voters in its log before m was
+//! committed, and such a node is silent or shows them (N4). So a lease by pings sent after the
+//! evictor applied m is a lease by a quorum of m, which meets the evictor's ripe quorum in some v.
+//! The last ping of p that v answered was sent before v answered it. Since then the clocks of v and
+//! of the evictor have together counted W, so L on p's own clock is over. A lease by earlier pings
+//! is over because the evictor has waited W since it applied m.
+//!
+//! # How to drive it
+//!
+//! Everything here is a state machine without clock, random numbers or sockets. `now` is the lease
+//! clock: it counts sleep, and it is not slewed. Pass it the log in order:
 //! [`Leases::membership_changed`] and [`Leases::voters_applied`] for each entry, then
-//! [`Leases::applied`]; read the newest appended voters of the log before each batch of messages;
-//! after each input, [`Leases::tick`] when [`Leases::next_due`] has come.
+//! [`Leases::applied`]. Pass it the newest appended voters before each batch of messages. After
+//! each input, call [`Leases::tick`] when [`Leases::next_due`] has come.
 
+mod context;
 mod evictor;
 mod holder;
-mod known;
 mod message;
 mod retry;
 mod silence;
@@ -41,32 +46,32 @@ use kgate_core::{Incarnation, NodeId, Time};
 use crate::membership::{Membership, MembershipChange, StoreId};
 use crate::timing::Timing;
 use crate::voters::Voters;
-use evictor::Evictor;
-use holder::Holder;
-use known::Known;
+use context::Context;
+use evictor::{Evictor, Promise};
+use holder::{Answer, Holder};
 pub use message::{LeaseEffect, LeaseMessage, Proposal, Refusal};
 use retry::Retry;
-use silence::Silence;
+use silence::SilenceDetector;
 pub use status::{LeaseStatus, MissingShare};
 use voter::Voter;
 
-/// The leases as one node sees them: its own, and those in which it has a share as a voter.
+/// The leases as one node sees them: its own lease, and those in which it gives shares as a voter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Leases {
-    known: Known,
+    context: Context,
     holder: Holder,
     voter: Voter,
     evictor: Evictor,
-    silence: Silence,
-    /// The own earlier incarnation, if it may still be a member (R2).
-    former: Option<(Incarnation, Retry)>,
+    silence: SilenceDetector,
+    /// This node's earlier incarnation, if it may still be a member (R2).
+    predecessor: Option<(Incarnation, Retry)>,
 }
 
 impl Leases {
-    /// A node that knows nothing yet: give it the log's cluster_state as changes.
+    /// The leases of a node that knows nothing of the log yet: pass it the log's state as changes.
     ///
-    /// `now` counts as its start: what an earlier process of it answered is taken to have been
-    /// answered just now.
+    /// `now` counts as the start of this process. Whatever an earlier process of the node answered
+    /// counts as answered now.
     pub fn new(
         now: Time,
         me: NodeId,
@@ -74,7 +79,7 @@ impl Leases {
         store: StoreId,
         timing: Timing,
     ) -> Self {
-        let known = Known {
+        let context = Context {
             me,
             incarnation,
             store,
@@ -83,50 +88,50 @@ impl Leases {
             membership: Membership::default(),
             applied: 0,
             committed: 0,
-            leading: false,
+            is_leader: false,
             voters: Voters::default(),
             voters_since: now,
             appended: None,
         };
         Self {
-            known,
+            context,
             holder: Holder::new(now, now.0),
             voter: Voter::default(),
             evictor: Evictor::default(),
-            silence: Silence::default(),
-            former: None,
+            silence: SilenceDetector::default(),
+            predecessor: None,
         }
     }
 
-    /// Numbers pings from there on. An incarnation that goes on in a new process must not use a
-    /// number twice (R1): on a clock that starts anew give it a random number; else the time of the
-    /// start, which is used if nothing is said here, is good enough.
+    /// Numbers pings from there on. An incarnation that continues in a new process must not use a
+    /// number twice (R1). Where the lease clock may start anew, pass a random number; otherwise the
+    /// default, the time of the start, is enough.
     #[must_use]
     pub fn numbered_from(mut self, seq: u64) -> Self {
         self.holder.number_from(seq);
         self
     }
 
-    /// An entry of the log has changed the membership: applied and durably stored (N3), in the
-    /// order of the log.
+    /// An entry of the log has changed the membership. It is applied and durably stored (N3).
+    /// Entries come in the order of the log.
     pub fn membership_changed(&mut self, now: Time, change: MembershipChange) {
-        self.settle(now);
-        self.known.membership.apply(change);
+        self.settle_own_share(now);
+        self.context.membership.apply(change);
         self.voter.membership_changed(now, change);
         let (MembershipChange::Added(node, incarnation, _)
         | MembershipChange::Suspected(node, incarnation, _)
         | MembershipChange::Unsuspected(node, incarnation)
         | MembershipChange::Gone(node, incarnation)) = change;
-        if (node, incarnation) == (self.known.me, self.known.incarnation) {
+        if (node, incarnation) == (self.context.me, self.context.incarnation) {
             self.own_changed(now, change);
         }
-        self.evictor.prune(&self.known);
-        self.silence.prune(&self.known);
+        self.evictor.prune(&self.context);
+        self.silence.prune(&self.context);
     }
 
     fn own_changed(&mut self, now: Time, change: MembershipChange) {
         match change {
-            MembershipChange::Added(..) => self.holder.hurry(now),
+            MembershipChange::Added(..) => self.holder.ping_soon(now),
             // E5: it needs a fresh lease before it grants again.
             MembershipChange::Unsuspected(..) => {
                 self.holder.stop_clearing();
@@ -137,52 +142,54 @@ impl Leases {
         }
     }
 
-    /// All changes of the entries up to this index were told.
+    /// The changes of all entries up to this index were passed.
     pub fn applied(&mut self, now: Time, index: u64) {
-        self.settle(now);
-        self.known.applied = self.known.applied.max(index);
+        self.settle_own_share(now);
+        self.context.applied = self.context.applied.max(index);
         self.holder.applied(index);
-        self.holder.renew(&self.known);
+        self.holder.renew(&self.context);
     }
 
-    /// An entry has changed the voters: applied and durably stored, in the order of the log.
+    /// An entry has changed the voters. It is applied and durably stored. Entries come in the order
+    /// of the log.
     pub fn voters_applied(&mut self, now: Time, voters: Voters) {
-        self.settle(now);
-        if voters != self.known.voters {
-            self.known.voters = voters;
-            self.known.voters_since = now;
+        self.settle_own_share(now);
+        if voters != self.context.voters {
+            self.context.voters = voters;
+            self.context.voters_since = now;
             self.voters_changed(now);
         }
     }
 
-    /// The newest voters in the own log, applied or not. They may go back, when an entry that was
-    /// never committed is overwritten.
+    /// The newest voters in the own log, applied or not. They may become older again, when an entry
+    /// that was never committed is overwritten.
     pub fn voters_appended(&mut self, now: Time, voters: Voters) {
-        if self.known.appended.as_ref() != Some(&voters) {
-            self.settle(now);
-            self.known.appended = Some(voters);
+        if self.context.appended.as_ref() != Some(&voters) {
+            self.settle_own_share(now);
+            self.context.appended = Some(voters);
             self.voters_changed(now);
         }
     }
 
     fn voters_changed(&mut self, now: Time) {
-        self.evictor.prune(&self.known);
-        self.holder.prune(&self.known);
-        self.holder.renew(&self.known);
-        self.holder.hurry(now);
+        self.evictor.prune(&self.context);
+        self.holder.prune(&self.context);
+        self.holder.renew(&self.context);
+        self.holder.ping_soon(now);
     }
 
-    /// The log is decided up to there, as this node knows (N6).
+    /// This node knows that the log is committed up to that index (N6).
     pub fn committed(&mut self, index: u64) {
-        self.known.committed = self.known.committed.max(index);
+        self.context.committed = self.context.committed.max(index);
     }
 
-    /// Whether this node leads the log: then it proposes at once what others propose later.
-    pub fn set_leader(&mut self, leading: bool) {
-        self.known.leading = leading;
+    /// Whether this node leads the log. The leader proposes at once what other voters propose
+    /// later.
+    pub fn set_leader(&mut self, is_leader: bool) {
+        self.context.is_leader = is_leader;
     }
 
-    /// A message. Junk is dropped.
+    /// A message from another node. A malformed one is dropped.
     pub fn on_message(
         &mut self,
         now: Time,
@@ -190,31 +197,33 @@ impl Leases {
         message: LeaseMessage,
         effects: &mut Vec<LeaseEffect>,
     ) {
-        self.settle(now);
-        let (known, mine) = (&self.known, self.known.incarnation);
+        self.settle_own_share(now);
+        let (context, mine) = (&self.context, self.context.incarnation);
         match message {
             LeaseMessage::Ping { incarnation, seq } => {
-                if known.membership.incarnation(from, incarnation).is_some() {
-                    self.silence.heard(from);
+                if context.membership.incarnation(from, incarnation).is_some() {
+                    self.silence.close(from);
                 }
-                let reply = self.voter.on_ping(known, now, from, incarnation, seq);
+                let reply = self.voter.on_ping(context, now, from, incarnation, seq);
                 self.send(now, from, reply, effects);
             }
             LeaseMessage::Answer { incarnation, seq, store, voters, committed } => {
                 if incarnation == mine {
-                    self.holder.on_answer(known, now, from, (seq, store, voters, committed));
+                    let answer = Answer { seq, store, voters, committed };
+                    self.holder.on_answer(context, now, from, answer);
                 }
             }
-            LeaseMessage::Refusal { incarnation, seq, why } => {
+            LeaseMessage::Refusal { incarnation, seq, reason } => {
                 if incarnation == mine {
-                    self.holder.on_refusal(known, now, from, seq, why);
+                    self.holder.on_refusal(context, now, from, seq, reason);
                 }
             }
             LeaseMessage::Promise { node, incarnation, at, age } => {
-                self.evictor.on_promise(known, now, from, (node, incarnation, at, age));
+                let promise = Promise { node, incarnation, at, age };
+                self.evictor.on_promise(context, now, from, promise);
             }
             LeaseMessage::SilenceQuery { node, incarnation } => {
-                if let Some(silence) = self.voter.silence(known, now, node, incarnation) {
+                if let Some(silence) = self.voter.silence(context, now, node, incarnation) {
                     self.send(
                         now,
                         from,
@@ -224,52 +233,53 @@ impl Leases {
                 }
             }
             LeaseMessage::SilenceReply { node, incarnation, silence } => {
-                self.silence.on_silence_reply(known, now, from, (node, incarnation, silence));
+                self.silence.on_silence_reply(context, now, from, (node, incarnation), silence);
             }
         }
     }
 
-    /// Does what is due.
+    /// Does everything that is due.
     pub fn tick(&mut self, now: Time, effects: &mut Vec<LeaseEffect>) {
-        self.settle(now);
-        if let Some(seq) = self.holder.ping(&self.known, now) {
-            let incarnation = self.known.incarnation;
-            for to in self.holder.targets(&self.known) {
+        self.settle_own_share(now);
+        if let Some(seq) = self.holder.ping(&self.context, now) {
+            let incarnation = self.context.incarnation;
+            for to in self.holder.targets(&self.context) {
                 self.send(now, to, LeaseMessage::Ping { incarnation, seq }, effects);
             }
-            self.look_for_silence(now);
+            self.look_for_silent_nodes(now);
         }
-        let mut to_voters = self.voter.promises(&self.known, now);
-        to_voters.extend(self.silence.questions(now));
+        let mut to_voters = self.voter.promises(&self.context, now);
+        to_voters.extend(self.silence.queries(now));
         for message in to_voters {
-            for to in self.known.all_voters() {
+            for to in self.context.all_voters() {
                 self.send(now, to, message.clone(), effects);
             }
         }
-        let proposals = self.holder.clear(&self.known, now).into_iter();
-        let proposals = proposals.chain(self.silence.proposals(&self.known, now));
-        let proposals = proposals.chain(self.evictor.proposals(&self.known, now));
-        effects.extend(proposals.chain(self.succession(now)).map(LeaseEffect::Propose));
+        let proposals = self.holder.clear(&self.context, now).into_iter();
+        let proposals = proposals.chain(self.silence.proposals(&self.context, now));
+        let proposals = proposals.chain(self.evictor.proposals(&self.context, now));
+        effects.extend(proposals.chain(self.suspect_predecessor(now)).map(LeaseEffect::Propose));
     }
 
-    /// E1: a voter asks about every member that it has not heard for Q.
-    fn look_for_silence(&mut self, now: Time) {
-        for (node, member) in self.known.membership.iter() {
-            let silence = self.voter.silence(&self.known, now, node, member.incarnation);
-            if silence.is_some_and(|silence| silence >= self.known.timing.suspect_after) {
-                self.silence.suspect(&self.known, now, node);
+    /// E1: a voter asks the others about every member that it has not heard from for Q.
+    fn look_for_silent_nodes(&mut self, now: Time) {
+        for (node, member) in self.context.membership.iter() {
+            let silence = self.voter.silence(&self.context, now, node, member.incarnation);
+            if silence.is_some_and(|silence| silence >= self.context.timing.suspect_after) {
+                self.silence.open(&self.context, now, node);
             }
         }
     }
 
-    /// R2: the own earlier incarnation is suspected, once the log shows that it is a member.
-    fn succession(&mut self, now: Time) -> Option<Proposal> {
-        let (node, (incarnation, retry)) = (self.known.me, self.former.as_mut()?);
-        let due = self.known.membership.is_trusted(node, *incarnation) && retry.take(now);
+    /// R2: the earlier incarnation of this node is suspected, once the log shows that it is a member.
+    fn suspect_predecessor(&mut self, now: Time) -> Option<Proposal> {
+        let (node, (incarnation, retry)) = (self.context.me, self.predecessor.as_mut()?);
+        let due = self.context.membership.is_trusted(node, *incarnation) && retry.take(now);
         due.then_some(Proposal::Suspect { node, incarnation: *incarnation })
     }
 
-    /// What a node says to itself it hears at once, by the same rules (N2).
+    /// A message to this node itself is delivered at once: a voter answers itself by the same rules
+    /// as any other node (N2).
     fn send(
         &mut self,
         now: Time,
@@ -277,112 +287,86 @@ impl Leases {
         message: LeaseMessage,
         effects: &mut Vec<LeaseEffect>,
     ) {
-        if to == self.known.me {
+        if to == self.context.me {
             self.on_message(now, to, message, effects);
         } else {
             effects.push(LeaseEffect::Send(to, message));
         }
     }
 
-    /// While the own vote alone is a quorum it is given all the time: here it is written down,
-    /// before anything changes.
-    fn settle(&mut self, now: Time) {
-        if self.holder.is_alone(&self.known) {
+    /// While the own vote alone is a quorum, this node gives itself a share at every instant. This
+    /// records the share, before anything changes.
+    fn settle_own_share(&mut self, now: Time) {
+        if self.holder.is_alone(&self.context) {
             self.holder.renew_alone(now);
-            self.voter.gave(now, self.known.me, self.known.incarnation);
+            self.voter.answered(now, self.context.me, self.context.incarnation);
         }
     }
 
-    /// When [`Leases::tick`] has something to do: ask after each input. It may be over already.
+    /// When [`Leases::tick`] has something to do. Changes with each input, and may be in the past.
     pub fn next_due(&self, now: Time) -> Option<Time> {
-        let former = self
-            .former
-            .filter(|(former, _)| self.known.membership.is_trusted(self.known.me, *former));
+        let Context { me, membership, .. } = &self.context;
+        let predecessor =
+            self.predecessor.filter(|(incarnation, _)| membership.is_trusted(*me, *incarnation));
         [
             Some(self.holder.next_due()),
             self.voter.next_due(),
-            self.evictor.next_due(&self.known),
-            self.silence.next_due(&self.known, now),
-            former.map(|(_, retry)| retry.next()),
+            self.evictor.next_due(&self.context),
+            self.silence.next_due(&self.context, now),
+            predecessor.map(|(_, retry)| retry.next()),
         ]
         .into_iter()
         .flatten()
         .min()
     }
 
-    /// The clock has jumped (section 1 of docs/internals/leases.md): no grant until a quorum answers a ping
-    /// sent from now on.
+    /// The clock has jumped (section 1 of docs/internals/leases.md): nothing is granted until a
+    /// quorum answers pings that are sent from now on.
     pub fn clock_jumped(&mut self, now: Time) {
         self.holder.doubt(now);
     }
 
-    /// A detector or a broken link holds that node for silent: ask the voters (E1). Any node may.
+    /// A failure detector or a broken link hints that a node is silent: this node asks the voters
+    /// (E1). Any node may.
     pub fn on_silence_hint(&mut self, now: Time, node: NodeId) {
-        self.silence.suspect(&self.known, now, node);
+        self.silence.open(&self.context, now, node);
     }
 
-    /// This node is the next incarnation of itself after a crash: the former one is to be suspected
-    /// while the log has it as a member (R2).
-    pub fn set_predecessor(&mut self, now: Time, former: Incarnation) {
-        self.former = Some((former, Retry::at(now, self.known.timing.node_ping.times(2))));
+    /// This node crashed as an earlier incarnation, which is to be suspected as long as the log has
+    /// it as a member (R2).
+    pub fn set_predecessor(&mut self, now: Time, predecessor: Incarnation) {
+        self.predecessor =
+            Some((predecessor, Retry::at(now, self.context.timing.node_ping.times(2))));
     }
 
-    /// When the lease ends (N2): zero without one, never while the own vote is enough.
+    /// When the lease ends (N2): [`Time::ZERO`] without a lease, [`Time::NEVER`] while the own vote
+    /// is a quorum.
     pub fn end(&self) -> Time {
-        self.holder.end(&self.known)
+        self.holder.end(&self.context)
     }
 
-    /// Whether what was granted may be kept (N5): read it at that very instant.
+    /// Whether granted permits may be kept (N5). Valid only for this instant of the lease clock.
     pub fn holds(&self, now: Time) -> bool {
         now < self.end()
     }
 
-    /// Whether anything new may be granted (N5, N6): read it at that very instant.
+    /// Whether a new permit may be granted (N5, N6). Valid only for this instant of the lease clock:
+    /// every grant must ask anew.
     pub fn may_grant(&self, now: Time) -> bool {
-        let trusted = self.known.membership.is_trusted(self.known.me, self.known.incarnation);
+        let trusted = self.context.membership.is_trusted(self.context.me, self.context.incarnation);
         trusted
             && self.holds(now)
-            && !self.holder.in_doubt(&self.known)
+            && !self.holder.in_doubt(&self.context)
             && self.holder.behind(now).is_none()
     }
 
-    /// How this node stands with its voters, for people.
+    /// The state of this node's lease, for people.
     pub fn status(&self, now: Time) -> LeaseStatus {
-        let known = &self.known;
-        let lease = known.own_terms().map_or(known.timing.lease, |terms| terms.lease);
-        let (mut answering, mut missing) = (Vec::new(), Vec::new());
-        for (node, said) in self.holder.voters(known) {
-            let own = node == known.me && voter::refusal(known, node, known.incarnation).is_none();
-            match said {
-                _ if own => answering.push(node),
-                Some(said) if said.answered.is_some_and(|sent| now.since(sent) < lease) => {
-                    answering.push(node)
-                }
-                Some(said) if said.foreign => missing.push((node, MissingShare::OtherStore)),
-                Some(said) => match &said.refused {
-                    Some((sent, why)) if now.since(*sent) < lease => {
-                        missing.push((node, MissingShare::Refusal(why.clone())))
-                    }
-                    Some(_) | None => missing.push((node, MissingShare::Silent)),
-                },
-                None => missing.push((node, MissingShare::Silent)),
-            }
-        }
-        let end = self.end();
-        let left = if end == Time::NEVER { kgate_core::Span(u64::MAX) } else { end.since(now) };
-        LeaseStatus {
-            member: known.own().is_some(),
-            suspected: known.own().and_then(|member| member.suspected),
-            left: self.holds(now).then_some(left),
-            doubt: self.holder.in_doubt(known),
-            behind: self.holder.behind(now),
-            answering,
-            missing,
-        }
+        LeaseStatus::new(&self.context, &self.holder, now)
     }
 
     /// The membership as this node has applied it.
     pub fn membership(&self) -> &Membership {
-        &self.known.membership
+        &self.context.membership
     }
 }

@@ -1,9 +1,9 @@
-//! When to say something again: soon at first, then rarer and rarer.
+//! When to repeat a message or a proposal: with exponential backoff.
 
 use kgate_core::{Span, Time};
 
-/// How many times the first pause may double: a node that nobody tells the truth does not flood the
-/// log.
+/// The pause doubles at most so many times. The backoff keeps a node that never learns the outcome
+/// from flooding the log.
 const DOUBLINGS: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,7 +14,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// First at that time, then after `first`, then after twice that ..
+    /// Due at `next`, then after a pause of `first`, then of twice that, and so on.
     pub(super) fn at(next: Time, first: Span) -> Self {
         Self { next, first, doubled: 0 }
     }
@@ -23,7 +23,7 @@ impl Retry {
         self.next
     }
 
-    /// Whether it is time; if so, the next time is set.
+    /// Whether it is due. If so, this sets the next time.
     pub(super) fn take(&mut self, now: Time) -> bool {
         if now < self.next {
             return false;
@@ -38,9 +38,9 @@ impl Retry {
 mod tests {
     use super::*;
 
-    /// 1, 2, 4 .. 32 pauses, then always 32.
+    /// Pauses of 1, 2, 4 .. 32 times the first, then always 32.
     #[test]
-    fn rarer_and_rarer() {
+    fn pauses_double_up_to_a_bound() {
         let mut retry = Retry::at(Time(10), Span(1));
         assert!(!retry.take(Time(9)));
         let mut now = Time(10);

@@ -1,48 +1,50 @@
-//! A voter: gives shares in leases (N3, N4), and promises to give none to a suspected node (E2).
+//! A voter gives shares in leases (N3, N4), and promises to give none to a suspected node (E2).
 
 use std::collections::BTreeMap;
 
 use kgate_core::{Incarnation, NodeId, Span, Time};
 
-use super::known::Known;
+use super::context::Context;
 use super::message::{LeaseMessage, Refusal};
-use crate::membership::MembershipChange;
+use crate::membership::{Member, MembershipChange};
 
-/// What a voter remembers of one incarnation of a member.
+/// What a voter remembers about one incarnation of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Contact {
     incarnation: Incarnation,
-    /// Since when this node knows of it.
+    /// When this node learned of the incarnation, or applied that it was cleared.
     known_since: Time,
-    heard: Option<Time>,
-    answered: Option<Time>,
+    last_ping: Option<Time>,
+    last_answer: Option<Time>,
+}
+
+impl Contact {
+    fn new(incarnation: Incarnation, now: Time) -> Self {
+        Self { incarnation, known_since: now, last_ping: None, last_answer: None }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Voter {
-    /// Of members only, so that it is no longer than the membership.
+    /// Only members have one, so there are no more contacts than members.
     contacts: BTreeMap<NodeId, Contact>,
-    /// When the promises are said again; none while nobody is suspected.
+    /// When the promises are sent again. None while no member is suspected.
     promises_due: Option<Time>,
 }
 
 impl Voter {
-    /// The contacts follow the membership. (The membership in `known` has taken the change over
-    /// already.)
+    /// The contacts follow the membership; the one in `context` has the change already.
     pub(super) fn membership_changed(&mut self, now: Time, change: MembershipChange) {
         match change {
             MembershipChange::Added(node, incarnation, _) => {
-                if self.contacts.get(&node).is_none_or(|contact| contact.incarnation != incarnation)
-                {
-                    let contact =
-                        Contact { incarnation, known_since: now, heard: None, answered: None };
-                    self.contacts.insert(node, contact);
+                if self.contact(node, incarnation).is_none() {
+                    self.contacts.insert(node, Contact::new(incarnation, now));
                 }
             }
             MembershipChange::Suspected(..) => self.promises_due = Some(now),
-            // It starts afresh: its silence was forgiven, it has Q again.
+            // Its silence is forgiven: Q counts anew.
             MembershipChange::Unsuspected(node, incarnation) => {
-                if let Some(contact) = self.contact(node, incarnation) {
+                if let Some(contact) = self.contact_mut(node, incarnation) {
                     contact.known_since = now;
                 }
             }
@@ -54,79 +56,81 @@ impl Voter {
         }
     }
 
-    fn contact(&mut self, node: NodeId, incarnation: Incarnation) -> Option<&mut Contact> {
+    fn contact(&self, node: NodeId, incarnation: Incarnation) -> Option<&Contact> {
+        self.contacts.get(&node).filter(|contact| contact.incarnation == incarnation)
+    }
+
+    fn contact_mut(&mut self, node: NodeId, incarnation: Incarnation) -> Option<&mut Contact> {
         self.contacts.get_mut(&node).filter(|contact| contact.incarnation == incarnation)
     }
 
-    /// N3, N4: a share, or why not. Whatever it is, the node was heard (E1).
+    /// N3, N4: a share, or the reason why there is none. Either way the node was heard (E1).
     pub(super) fn on_ping(
         &mut self,
-        known: &Known,
+        context: &Context,
         now: Time,
         from: NodeId,
         incarnation: Incarnation,
         seq: u64,
     ) -> LeaseMessage {
-        if let Some(contact) = self.contact(from, incarnation) {
-            contact.heard = Some(now);
+        if let Some(contact) = self.contact_mut(from, incarnation) {
+            contact.last_ping = Some(now);
         }
-        if let Some(why) = refusal(known, from, incarnation) {
-            return LeaseMessage::Refusal { incarnation, seq, why };
+        if let Some(reason) = refusal(context, from, incarnation) {
+            return LeaseMessage::Refusal { incarnation, seq, reason };
         }
-        self.gave(now, from, incarnation);
+        self.answered(now, from, incarnation);
         LeaseMessage::Answer {
             incarnation,
             seq,
-            store: known.store,
-            voters: known.newest().clone(),
-            committed: known.committed.max(known.applied),
+            store: context.store,
+            voters: context.newest_voters().clone(),
+            committed: context.committed.max(context.applied),
         }
     }
 
-    /// A share was given now.
-    pub(super) fn gave(&mut self, now: Time, to: NodeId, incarnation: Incarnation) {
-        if let Some(contact) = self.contact(to, incarnation) {
-            contact.answered = Some(now);
+    /// A share is given now.
+    pub(super) fn answered(&mut self, now: Time, to: NodeId, incarnation: Incarnation) {
+        if let Some(contact) = self.contact_mut(to, incarnation) {
+            contact.last_answer = Some(now);
         }
     }
 
-    /// E2: how long ago the last answer was, or the own start: what was answered before that is
-    /// forgotten.
-    fn age(&self, known: &Known, now: Time, node: NodeId) -> Span {
-        let answered = self.contacts.get(&node).and_then(|contact| contact.answered);
-        now.since(answered.unwrap_or(known.start).max(known.start))
+    /// E2: the time since the last answer, or since the own start, because this process does not
+    /// know what an earlier one answered.
+    fn age(&self, context: &Context, now: Time, node: NodeId) -> Span {
+        let last_answer = self.contacts.get(&node).and_then(|contact| contact.last_answer);
+        now.since(last_answer.unwrap_or(context.start).max(context.start))
     }
 
-    /// E1: how long that incarnation was not heard of. None: it is not a member, or this node does
-    /// not vote.
+    /// E1: how long this voter has not heard from that incarnation. None if the incarnation is not
+    /// a member, or this node does not vote.
     pub(super) fn silence(
         &self,
-        known: &Known,
+        context: &Context,
         now: Time,
         node: NodeId,
         incarnation: Incarnation,
     ) -> Option<Span> {
-        let contact =
-            self.contacts.get(&node).filter(|contact| contact.incarnation == incarnation)?;
-        let last =
-            contact.heard.map_or(contact.known_since, |heard| heard.max(contact.known_since));
-        known.votes().then(|| now.since(last))
+        let contact = self.contact(node, incarnation)?;
+        let last = contact.last_ping.unwrap_or(contact.known_since).max(contact.known_since);
+        context.votes().then(|| now.since(last))
     }
 
-    /// E2: the promises of all present suspicions, if it is time. To whom: every voter, this node
-    /// too.
-    pub(super) fn promises(&mut self, known: &Known, now: Time) -> Vec<LeaseMessage> {
+    /// E2: the promises for all suspicions in force, if they are due. They go to every voter, this
+    /// node included.
+    pub(super) fn promises(&mut self, context: &Context, now: Time) -> Vec<LeaseMessage> {
         if self.promises_due.is_none_or(|due| now < due) {
             return Vec::new();
         }
-        let promise = |(node, member): (NodeId, &crate::membership::Member)| {
-            let age = self.age(known, now, node);
+        let promise = |(node, member): (NodeId, &Member)| {
+            let age = self.age(context, now, node);
             let (incarnation, at) = (member.incarnation, member.suspected?);
             Some(LeaseMessage::Promise { node, incarnation, at, age })
         };
-        let promises: Vec<_> = known.membership.iter().filter_map(promise).collect();
-        self.promises_due = (!promises.is_empty()).then(|| now + known.timing.node_ping);
-        if known.votes() { promises } else { Vec::new() }
+        let promises: Vec<_> = context.membership.iter().filter_map(promise).collect();
+        self.promises_due = (!promises.is_empty()).then(|| now + context.timing.node_ping);
+        if context.votes() { promises } else { Vec::new() }
     }
 
     pub(super) fn next_due(&self) -> Option<Time> {
@@ -134,15 +138,19 @@ impl Voter {
     }
 }
 
-/// N3, N4, N7: why that incarnation gets no share of this node. None: it gets one.
-pub(super) fn refusal(known: &Known, node: NodeId, incarnation: Incarnation) -> Option<Refusal> {
-    if known.is_behind() {
+/// N3, N4, N7: why this node gives that incarnation no share. None: it gives one.
+pub(super) fn refusal(
+    context: &Context,
+    node: NodeId,
+    incarnation: Incarnation,
+) -> Option<Refusal> {
+    if context.is_behind() {
         return Some(Refusal::Behind);
     }
-    if !known.votes() {
-        return Some(Refusal::NotVoter(known.newest().clone()));
+    if !context.votes() {
+        return Some(Refusal::NotVoter(context.newest_voters().clone()));
     }
-    match known.membership.incarnation(node, incarnation) {
+    match context.membership.incarnation(node, incarnation) {
         None => Some(Refusal::NotMember),
         Some(member) => member.suspected.map(Refusal::Suspected),
     }

@@ -1,4 +1,4 @@
-//! The room: what can happen next, and what it does.
+//! The model's state: the log, what each node has of it, and the shares in p's lease.
 
 use std::collections::BTreeSet;
 
@@ -13,26 +13,27 @@ pub(crate) const NODES: usize = 3;
 
 /// A rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub(crate) enum Mutation {
     /// E4: EVICT is applied whatever has happened since.
     EvictBlindly,
     /// N2: p answers itself although it is suspected.
     SelfAnswer,
     /// E4: EVICT is applied although the voters have changed since.
     OtherVotersEvict,
-    /// N4: a voter answers although newer voters are in its log than it has applied; it shows them.
+    /// N4: a voter answers although its log has newer voters than it has applied, and shows the newer
+    /// ones.
     BehindAnswers,
-    /// N4: the same, and it shows those applied.
+    /// N4: the same, and it shows the applied ones.
     AppliedShown,
-    /// E3: what was waited before the present voters were applied counts.
+    /// E3: the wait counts although it began before the voters in force were applied.
     WaitBeforeVoters,
 }
 
-/// An entry of the log, after the first that make the voters and the member p.
+/// An entry of the log, after the first two, which set the voters and add p.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Entry {
     Suspect,
-    /// Of the first suspicion.
+    /// Clears p of the first suspicion.
     Unsuspect,
     /// The old voters and the new ones.
     Joint,
@@ -44,17 +45,17 @@ pub(crate) enum Entry {
     },
 }
 
-/// A share of a voter in p's lease, not lapsed.
+/// A share of a voter in p's lease that has not lapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Share {
-    /// The entry of the voters that it shows.
+    /// The entry of the voters that the answer shows.
     pub(crate) shown: u64,
-    /// It was given before these nodes applied their present voters (a bit a node).
+    /// The nodes that applied their present voters after it was given, one bit per node.
     pub(crate) before: u8,
 }
 
-/// The shares of one voter, the oldest first. `kept` belongs to a lease that was reached by voters
-/// of the past.
+/// The shares of one voter, the oldest first. `kept` belongs to a lease that was reached with former
+/// voters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Shares {
     pub(crate) kept: Option<Share>,
@@ -66,39 +67,44 @@ impl Shares {
     pub(crate) fn all(&self) -> impl Iterator<Item = &Share> {
         self.kept.iter().chain(&self.arrived).chain(&self.flying)
     }
+
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Share> {
+        [&mut self.kept, &mut self.arrived, &mut self.flying].into_iter().flatten()
+    }
 }
 
-/// A lease that p reached before it heard of newer voters: whoever is still in it.
+/// A lease that p reached before it heard of newer voters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reached {
     by: BTreeSet<NodeId>,
-    /// The entries of the voters of whom a quorum was needed.
+    /// The entries of the voters of which a quorum was needed.
     binding: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    /// What was proposed so far, in its order.
+    /// The entries, in order.
     pub(crate) log: Vec<Entry>,
     pub(crate) appended: [usize; NODES],
     pub(crate) applied: [usize; NODES],
     pub(crate) shares: [Shares; NODES],
     pub(crate) reached: Option<Reached>,
     /// Evictions on their way to the log: (suspicion, voters).
-    pub(crate) wishes: BTreeSet<(u64, u64)>,
-    /// How much of what the outside does is done.
+    pub(crate) proposals: BTreeSet<(u64, u64)>,
+    /// The steps of the script that are done.
     pub(crate) scripted: usize,
+    /// The steps of the change of voters that are done.
     pub(crate) changed: usize,
 }
 
-/// What can happen.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
-    /// The next suspicion or clearing comes into the log.
+pub(crate) enum Action {
+    /// The next step of the script is appended to the log: a suspicion, or a clearing.
     Script,
-    /// The next step of the change of voters does.
+    /// The next step of the change of voters is.
     Change,
-    /// An eviction does.
+    /// A proposed eviction is.
     Log(u64, u64),
     Append(usize),
     Apply(usize),
@@ -108,12 +114,12 @@ pub(crate) enum Act {
     Evict(usize),
 }
 
-/// What is explored.
-pub(crate) struct Room {
+/// The model that is explored.
+pub(crate) struct LeaseModel {
     first: BTreeSet<NodeId>,
     pub(crate) script: Vec<Entry>,
     pub(crate) target: Option<BTreeSet<NodeId>>,
-    pub(crate) flaw: Option<Flaw>,
+    pub(crate) mutation: Option<Mutation>,
     /// Whether answers take time.
     pub(crate) late_answers: bool,
     pub(crate) memo: Memo,
@@ -123,29 +129,29 @@ fn set(nodes: &[u32]) -> BTreeSet<NodeId> {
     nodes.iter().copied().map(NodeId).collect()
 }
 
-/// The first entries: the voters, and p as a member.
+/// The number of first entries: the voters, and p as a member.
 pub(crate) const BASE: usize = 2;
-/// Evictions in the log at most.
+/// The most evictions in the log.
 pub(crate) const EVICTIONS: usize = 1;
 
-impl Room {
+impl LeaseModel {
     pub(crate) fn new(first: &[u32], script: &[Entry], target: Option<&[u32]>) -> Self {
         Self {
             first: set(first),
             script: script.to_vec(),
             target: target.map(set),
-            flaw: None,
+            mutation: None,
             late_answers: true,
             memo: Memo::default(),
         }
     }
 
-    pub(crate) fn with(mut self, flaw: Flaw) -> Self {
-        self.flaw = Some(flaw);
+    pub(crate) fn with(mut self, mutation: Mutation) -> Self {
+        self.mutation = Some(mutation);
         self
     }
 
-    /// Answers arrive at once or never.
+    /// Answers arrive at once, or never.
     pub(crate) fn prompt(mut self) -> Self {
         self.late_answers = false;
         self
@@ -186,8 +192,8 @@ impl Room {
                     }
                 }
                 Entry::Evict { at, voters_at } => {
-                    let in_force = match self.flaw {
-                        Some(Flaw::OtherVotersEvict) => *voters_at,
+                    let in_force = match self.mutation {
+                        Some(Mutation::OtherVotersEvict) => *voters_at,
                         _ => self.voters(log, position + BASE).at,
                     };
                     let eviction = Eviction {
@@ -197,7 +203,7 @@ impl Room {
                         voters_at: *voters_at,
                         waited: TERMS.wait(),
                     };
-                    if self.flaw == Some(Flaw::EvictBlindly)
+                    if self.mutation == Some(Mutation::EvictBlindly)
                         || membership.may_evict(eviction, in_force).is_ok()
                     {
                         membership.apply(MembershipChange::Gone(P, INCARNATION));
@@ -240,7 +246,7 @@ impl Room {
         member && (self.is_kept(state) || decide::is_lease(self, state))
     }
 
-    /// Whether a lease of the past is still one.
+    /// Whether a lease that was reached with former voters is still valid.
     fn is_kept(&self, state: &State) -> bool {
         let quorum = |reached: &Reached, at: &u64| {
             let at = usize::try_from(*at).expect("short");
@@ -259,7 +265,7 @@ impl Room {
         state.applied.iter().any(gone)
     }
 
-    /// A lease that is there stays, though p hears of newer voters by this.
+    /// Applies a change by which p may learn of newer voters. A lease that p has stays valid.
     pub(crate) fn keep_lease(&self, state: &mut State, change: impl FnOnce(&mut State)) {
         let had = decide::is_lease(self, state);
         let by =
@@ -327,8 +333,8 @@ impl State {
     }
 }
 
-/// What an evictor wants, if it is this.
-pub(crate) fn wish(proposal: Proposal) -> Option<(u64, u64)> {
+/// The eviction in a proposal, if it is one.
+pub(crate) fn eviction_in(proposal: Proposal) -> Option<(u64, u64)> {
     match proposal {
         Proposal::Evict { at, voters_at, .. } => Some((at, voters_at)),
         Proposal::Suspect { .. } | Proposal::Unsuspect { .. } => None,

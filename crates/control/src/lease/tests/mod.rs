@@ -1,9 +1,9 @@
-//! Tests of the leases: each rule by itself, and all of them in a random world with clocks that
-//! err.
+//! Tests of the leases: each rule by itself, and all of them together in random simulations with
+//! clocks that err.
 
 mod eviction;
-mod hall;
+mod fixture;
+mod harness;
 mod lease;
 mod random;
-mod stories;
-mod world;
+mod scenarios;

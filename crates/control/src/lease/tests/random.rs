@@ -1,19 +1,19 @@
-//! All rules together, in worlds drawn at random: with all of them nothing happens to anybody, and
-//! each left out is caught.
+//! All rules together in random simulations: with all of them no child outlives its slot, and each
+//! mutation that leaves one out is found.
 
 use kgate_testkit::{each_seed, is_count_given, seeds};
 
-use super::world::{Flaw, LEASE, World};
+use super::harness::{Harness, LEASE, Mutation};
 
-/// docs/internals/leases.md: with all rules no child is alive after its slot was free, though many are
-/// evicted, also after the voters changed.
+/// docs/internals/leases.md: with all rules no child runs after its slot was free, although many nodes
+/// are evicted, also after the voters changed.
 #[test]
 fn no_child_outlives_its_slot() {
     let (mut runs, mut evictions, mut by_others, mut cleared, mut children) =
         (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     let mut least = u64::MAX;
     each_seed(seeds(0, 3000), "-p kgate-control --lib no_child_outlives", |seed| {
-        let verdict = World::run(seed, None);
+        let verdict = Harness::run(seed, None);
         if let Some(violation) = verdict.violation {
             panic!("seed {seed}: {violation}");
         }
@@ -33,26 +33,26 @@ fn no_child_outlives_its_slot() {
         assert!(
             2 * evictions > runs && 5 * by_others > runs && cleared * 10 > runs && children > runs
         );
-        assert!(least < LEASE / 10, "the worlds never come near the edge");
+        assert!(least < LEASE / 10, "the simulations never come near the bound");
     }
 }
 
-/// docs/internals/leases.md: each of eighteen rules left out is caught by the same worlds. `KGATE_TEST_SEEDS`
-/// asks in how many of them.
+/// docs/internals/leases.md: the same simulations find each of the eighteen mutations. With
+/// `KGATE_TEST_SEEDS` set, the test also counts in how many seeds.
 #[test]
 fn each_rule_left_out_is_caught() {
     let count = is_count_given();
-    let mut uncaught = Vec::new();
-    for flaw in Flaw::ALL {
-        let mut caught =
-            seeds(0, 6000).filter(|seed| World::run(*seed, Some(flaw)).violation.is_some());
-        match caught.next() {
+    let mut missed = Vec::new();
+    for mutation in Mutation::ALL {
+        let mut found =
+            seeds(0, 6000).filter(|seed| Harness::run(*seed, Some(mutation)).violation.is_some());
+        match found.next() {
             Some(seed) if count => {
-                println!("{flaw:?}: first in seed {seed}, in {} in all", 1 + caught.count())
+                println!("{mutation:?}: first in seed {seed}, in {} in all", 1 + found.count())
             }
-            Some(seed) => println!("{flaw:?}: seed {seed}"),
-            None => uncaught.push(flaw),
+            Some(seed) => println!("{mutation:?}: seed {seed}"),
+            None => missed.push(mutation),
         }
     }
-    assert!(uncaught.is_empty(), "not caught: {uncaught:?}");
+    assert!(missed.is_empty(), "mutations not found: {missed:?}");
 }

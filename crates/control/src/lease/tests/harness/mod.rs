@@ -1,14 +1,14 @@
-//! A world with clocks that err: six nodes with real [`Leases`], one of them (p) with a client and
-//! its child, a log that is a total order, and everything that may go wrong. Real time is known to
-//! the checker alone.
+//! A simulation with clocks that err: six nodes with the real [`Leases`], one of which (p) has a
+//! client with a child process; a log that is a total order; and faults. Only the checker knows real
+//! time.
 
-mod chaos;
 mod checker;
 mod client;
 mod clock;
-mod flaw;
+mod faults;
 mod knobs;
 mod log;
+mod mutation;
 mod replication;
 mod sessions;
 
@@ -20,19 +20,19 @@ use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal};
 use crate::membership::{LeaseTerms, MembershipChange, StoreId};
 use checker::Checker;
 pub(super) use checker::Verdict;
-use client::{Client, Desk, Killer, Plea, Word};
+use client::{Client, ClientRequest, NodeReply, Server, Watchdog};
 use clock::{Machine, Real};
-pub(super) use flaw::Flaw;
 use kgate_testkit::Rng;
 pub(super) use knobs::LEASE;
 use knobs::{Knobs, NODES};
 use log::Log;
+pub(super) use mutation::Mutation;
 
-/// p's one incarnation.
+/// The only incarnation of p.
 const INCARNATION: Incarnation = Incarnation(1);
-/// A run lasts so long.
+/// The length of a run.
 const END: Real = 10 * LEASE;
-/// Dead for good.
+/// Until after the run.
 const FOR_EVER: Real = Real::MAX / 4;
 
 #[derive(Clone, Debug)]
@@ -46,24 +46,24 @@ enum Event {
     Propose(Proposal),
     Replicate(NodeId),
     Apply(NodeId),
-    Mishap,
+    Fault,
     /// A voter is killed.
     Kill(NodeId),
     Up(NodeId),
-    /// p is cut off from some.
+    /// p is cut off from some nodes.
     Cut,
-    /// A node appends, or applies, nothing for a while.
+    /// A node appends nothing, or applies nothing, for a while.
     Stall(NodeId),
     /// The next step of a change of voters.
     ChangeVoters,
-    /// p's desk looks whether it may grant.
+    /// p checks whether it may grant.
     Serve,
-    /// p's desk looks whether the client is gone.
-    Count,
-    Plea(Plea),
-    Word(Word),
+    /// p checks whether the client counts as gone (S4).
+    SessionTimeout,
+    ClientRequest(ClientRequest),
+    NodeReply(NodeReply),
     Renew,
-    Look(Killer),
+    Watchdog(Watchdog),
     Death,
 }
 
@@ -75,54 +75,54 @@ struct Node {
     /// Nothing is appended, or applied, until then.
     append_stalled_until: Real,
     apply_stalled_until: Real,
-    /// Nothing goes between p and this node until then.
+    /// p and this node exchange no messages until then.
     cut_until: Real,
-    /// The wake-up that counts; others are outdated.
+    /// The wake-up that is scheduled; earlier events are outdated.
     wake: Option<Real>,
-    /// Of this node to p, for those who promise too early.
+    /// The last answer of this node to p, for [`Mutation::AppendedForApplied`].
     last_answer: Time,
 }
 
-pub(super) struct World {
-    flaw: Option<Flaw>,
+pub(super) struct Harness {
+    mutation: Option<Mutation>,
     knobs: Knobs,
     rng: Rng,
     now: Real,
     events: BTreeMap<(Real, u64), Event>,
     counter: u64,
-    /// One a node, and the client's own.
+    /// One per node, and one for the client.
     machines: Vec<Machine>,
     nodes: Vec<Node>,
     log: Log,
     /// When each entry was committed.
     committed_at: Vec<Real>,
     client: Client,
-    desk: Desk,
-    /// p's newest ping.
+    server: Server,
+    /// The number of p's newest ping.
     newest_ping: u64,
     checker: Checker,
 }
 
-impl World {
-    /// Runs the world of that seed.
-    pub(super) fn run(seed: u64, flaw: Option<Flaw>) -> Verdict {
-        let mut world = Self::new(seed, flaw);
-        while let Some(((now, _), event)) = world.events.pop_first() {
-            let over = world.checker.evicted.is_some_and(|evicted| now > evicted + 2 * LEASE);
-            if now > END || over || world.checker.verdict.violation.is_some() {
+impl Harness {
+    /// Runs the simulation of that seed.
+    pub(super) fn run(seed: u64, mutation: Option<Mutation>) -> Verdict {
+        let mut harness = Self::new(seed, mutation);
+        while let Some(((now, _), event)) = harness.events.pop_first() {
+            let over = harness.checker.evicted.is_some_and(|evicted| now > evicted + 2 * LEASE);
+            if now > END || over || harness.checker.verdict.violation.is_some() {
                 break;
             }
-            world.now = now;
-            world.happen(event);
+            harness.now = now;
+            harness.handle(event);
         }
-        if let Some(child) = world.client.child {
-            let now = world.now;
-            world.checker.child_ends(now, child.grant, world.slept());
+        if let Some(child) = harness.client.child {
+            let now = harness.now;
+            harness.checker.child_ends(now, child.grant, harness.slept());
         }
-        world.checker.verdict
+        harness.checker.verdict
     }
 
-    fn new(seed: u64, flaw: Option<Flaw>) -> Self {
+    fn new(seed: u64, mutation: Option<Mutation>) -> Self {
         let mut rng = Rng::new(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x5851_F42D_4C95_7F2D);
         let knobs = Knobs::draw(&mut rng);
         let machines = knobs
@@ -130,12 +130,17 @@ impl World {
             .iter()
             .map(|rate| Machine::new(rng.below(30 * LEASE), *rate))
             .collect::<Vec<_>>();
-        let log =
-            Log::new(NODES, knobs.first.clone(), (knobs.p, INCARNATION, terms(&knobs, flaw)), flaw);
+        let log = Log::new(
+            NODES,
+            knobs.first.clone(),
+            (knobs.p, INCARNATION, terms(&knobs, mutation)),
+            mutation,
+        );
         let session = Client { session: 1, deadline: Time::ZERO, child: None, frozen_until: 0 };
-        let desk = Desk { session: 0, open: false, grant: None, grants: 0, gone_at: Time::ZERO };
-        let mut world = Self {
-            flaw,
+        let server =
+            Server { session: 0, open: false, grant: None, grants: 0, gone_at: Time::ZERO };
+        let mut harness = Self {
+            mutation,
             rng,
             now: 0,
             events: BTreeMap::new(),
@@ -146,29 +151,29 @@ impl World {
             log,
             knobs,
             client: session,
-            desk,
+            server,
             newest_ping: 0,
             checker: Checker::default(),
         };
         for node in (0..NODES).map(node_id) {
-            let leases = world.start(node, 0, None);
-            world.nodes.push(leases);
-            world.feed(node, 2);
-            world.settle(node);
-            world.later(world.knobs.replication, Event::Replicate(node));
-            world.later(world.knobs.replication, Event::Apply(node));
+            let leases = harness.start(node, 0, None);
+            harness.nodes.push(leases);
+            harness.apply_upto(node, 2);
+            harness.schedule_wake(node);
+            harness.later(harness.knobs.replication, Event::Replicate(node));
+            harness.later(harness.knobs.replication, Event::Apply(node));
         }
-        for event in [Event::Mishap, Event::Serve, Event::Renew] {
-            world.later(LEASE / 10, event);
+        for event in [Event::Fault, Event::Serve, Event::Renew] {
+            harness.later(LEASE / 10, event);
         }
-        world.plot();
-        world
+        harness.schedule_faults();
+        harness
     }
 
-    /// A node that starts, with what its store has kept.
+    /// Starts a node with what its store has.
     fn start(&mut self, node: NodeId, applied: usize, former: Option<&Leases>) -> Node {
         let now = self.local(node);
-        let born = if self.flaw == Some(Flaw::AgeForgotten) { Time::ZERO } else { now };
+        let born = if self.mutation == Some(Mutation::AgeForgotten) { Time::ZERO } else { now };
         let mut leases =
             Leases::new(born, node, INCARNATION, StoreId(node.0.into()), self.knobs.timing);
         for (member, incarnation) in former.iter().flat_map(|former| former.membership().iter()) {
@@ -177,7 +182,7 @@ impl World {
                 MembershipChange::Added(member, incarnation.incarnation, incarnation.terms),
             );
             if let (Some(at), false) =
-                (incarnation.suspected, self.flaw == Some(Flaw::ForgetSuspicion))
+                (incarnation.suspected, self.mutation == Some(Mutation::ForgetSuspicion))
             {
                 leases.membership_changed(
                     now,
@@ -211,36 +216,36 @@ impl World {
         self.events.insert((real.max(self.now), self.counter), event);
     }
 
-    /// Within that time.
+    /// Schedules the event at a random time within that span.
     fn later(&mut self, within: u64, event: Event) {
         let after = self.rng.below(within + 1);
         self.at(self.now + after, event);
     }
 
-    fn happen(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
             Event::Wake(node) => self.wake(node),
             Event::Message { from, to, message } => self.deliver(from, to, message),
             Event::Propose(proposal) => self.on_proposal(proposal),
             Event::Replicate(node) => self.replicate(node),
             Event::Apply(node) => self.apply(node),
-            Event::Mishap => self.mishap(),
+            Event::Fault => self.inject_fault(),
             Event::Kill(node) => self.restart(node),
             Event::Up(node) => self.up(node),
             Event::Cut => self.cut(),
             Event::Stall(node) => self.stall(node),
             Event::ChangeVoters => self.change_voters(),
             Event::Serve => self.serve(),
-            Event::Count => self.count(),
-            Event::Plea(plea) => self.on_plea(plea),
-            Event::Word(word) => self.on_word(word),
+            Event::SessionTimeout => self.on_session_timeout(),
+            Event::ClientRequest(request) => self.on_client_request(request),
+            Event::NodeReply(reply) => self.on_node_reply(reply),
             Event::Renew => self.renew(),
-            Event::Look(killer) => self.look(killer),
+            Event::Watchdog(watchdog) => self.check_deadline(watchdog),
             Event::Death => self.death(),
         }
     }
 
-    /// When that node runs again; now, if it does.
+    /// When that node runs again; now, if it runs.
     fn runs_at(&self, node: NodeId) -> Real {
         let (state, machine) = (&self.nodes[node.index()], &self.machines[node.index()]);
         state.paused_until.max(machine.asleep_until).max(self.now)
@@ -250,7 +255,7 @@ impl World {
         self.nodes[node.index()].down_until > self.now
     }
 
-    /// Whether the node runs; if not, the event comes when it does. What comes to a dead node is
+    /// Whether the node runs. If not, the event is postponed until it does; events of a dead node are
     /// lost.
     fn ready(&mut self, node: NodeId, event: impl FnOnce() -> Event) -> bool {
         let runs = self.runs_at(node);
@@ -270,14 +275,14 @@ impl World {
         }
         let (now, mut effects) = (self.local(node), Vec::new());
         self.nodes[node.index()].leases.tick(now, &mut effects);
-        self.carry_out(node, effects);
-        if self.flaw == Some(Flaw::SelfAnswer) && node == self.knobs.p {
-            self.answer_itself(now);
+        self.perform(node, effects);
+        if self.mutation == Some(Mutation::SelfAnswer) && node == self.knobs.p {
+            self.answer_self(now);
         }
     }
 
-    /// A flaw: p counts its own vote whatever it has applied.
-    fn answer_itself(&mut self, now: Time) {
+    /// [`Mutation::SelfAnswer`]: p counts its own vote whatever it has applied.
+    fn answer_self(&mut self, now: Time) {
         let p = self.knobs.p;
         let voters = self.log.voters_within(self.nodes[p.index()].applied).clone();
         let (seq, store) = (self.newest_ping, StoreId(p.0.into()));
@@ -294,18 +299,18 @@ impl World {
         self.ready(node, || Event::Wake(node))
     }
 
-    fn carry_out(&mut self, node: NodeId, effects: Vec<LeaseEffect>) {
+    fn perform(&mut self, node: NodeId, effects: Vec<LeaseEffect>) {
         for effect in effects {
             match effect {
                 LeaseEffect::Send(to, message) => self.send(node, to, message),
                 LeaseEffect::Propose(proposal) => self.propose(proposal),
             }
         }
-        self.settle(node);
+        self.schedule_wake(node);
     }
 
-    /// Sets the next wake-up.
-    fn settle(&mut self, node: NodeId) {
+    /// Schedules the next wake-up.
+    fn schedule_wake(&mut self, node: NodeId) {
         let local = self.local(node);
         let state = &self.nodes[node.index()];
         let Some(due) = state.leases.next_due(local) else { return };
@@ -318,7 +323,7 @@ impl World {
 
     /// A proposal reaches the log, late or never.
     fn propose(&mut self, proposal: Proposal) {
-        if self.knobs.mute && matches!(proposal, Proposal::Unsuspect { .. }) {
+        if self.knobs.unsuspect_lost && matches!(proposal, Proposal::Unsuspect { .. }) {
             return;
         }
         if !self.rng.percent(self.knobs.loss / 2) {
@@ -329,8 +334,8 @@ impl World {
 
     fn on_proposal(&mut self, proposal: Proposal) {
         self.log.propose(proposal);
-        self.note_commits();
-        // Just now somebody changes the voters.
+        self.record_commits();
+        // An operator changes the voters at that moment.
         if matches!(proposal, Proposal::Evict { .. }) && self.rng.percent(30) {
             self.later(LEASE / 10, Event::ChangeVoters);
         }
@@ -340,7 +345,7 @@ impl World {
         let p = self.knobs.p;
         if let LeaseMessage::Ping { seq, .. } = message {
             if from != p {
-                return; // The others hold nothing: their leases are not looked at.
+                return; // The other nodes hold nothing, so their leases do not matter.
             }
             self.newest_ping = self.newest_ping.max(seq);
         }
@@ -371,16 +376,16 @@ impl World {
         let (now, mut effects) = (self.local(to), Vec::new());
         let message = self.tampered(to, message);
         self.nodes[to.index()].leases.on_message(now, from, message, &mut effects);
-        self.carry_out(to, effects);
+        self.perform(to, effects);
     }
 
-    /// What some flaws make of an answer.
+    /// How some mutations change an answer.
     fn tampered(&self, to: NodeId, mut message: LeaseMessage) -> LeaseMessage {
         if let LeaseMessage::Answer { seq, voters, .. } = &mut message {
-            if self.flaw == Some(Flaw::LeaseFromArrival) {
+            if self.mutation == Some(Mutation::LeaseFromArrival) {
                 *seq = self.newest_ping;
             }
-            if self.flaw == Some(Flaw::OwnVoters) {
+            if self.mutation == Some(Mutation::OwnVoters) {
                 *voters = self.log.voters_within(self.nodes[to.index()].applied).clone();
             }
         }
@@ -388,9 +393,9 @@ impl World {
     }
 }
 
-fn terms(knobs: &Knobs, flaw: Option<Flaw>) -> LeaseTerms {
+fn terms(knobs: &Knobs, mutation: Option<Mutation>) -> LeaseTerms {
     let mut terms = knobs.timing.terms();
-    if flaw == Some(Flaw::OneClockErrs) {
+    if mutation == Some(Mutation::OneClockErrs) {
         // (1 + e)/(1 - e) = 1 + eps
         let eps = u64::from(terms.clock_error);
         terms.clock_error =

@@ -1,11 +1,11 @@
-//! The agreed log as a total order: each node has some of it appended, and some of that applied.
-//! Raft is behind this, not in it.
+//! The agreed log as a total order. Each node has appended a part of it, and applied a part of that.
+//! Raft itself is not simulated.
 
 use std::collections::BTreeSet;
 
 use kgate_core::{Incarnation, NodeId};
 
-use super::flaw::Flaw;
+use super::mutation::Mutation;
 use crate::lease::Proposal;
 use crate::membership::{Eviction, LeaseTerms, Membership, MembershipChange};
 use crate::voters::Voters;
@@ -17,7 +17,7 @@ enum Entry {
     Add(NodeId, Incarnation, LeaseTerms),
 }
 
-/// What an entry has done, once it is committed.
+/// What an entry did, once it is committed.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lease::tests) struct Outcome {
     pub(in crate::lease::tests) change: Option<MembershipChange>,
@@ -25,28 +25,28 @@ pub(in crate::lease::tests) struct Outcome {
 }
 
 pub(in crate::lease::tests) struct Log {
-    flaw: Option<Flaw>,
+    mutation: Option<Mutation>,
     entries: Vec<Entry>,
     outcomes: Vec<Outcome>,
     membership: Membership,
     voters: Voters,
-    /// Of incarnations that are gone: only a flaw looks at them.
+    /// The incarnation that is gone, for [`Mutation::Resurrection`].
     gone: Option<(NodeId, Incarnation, LeaseTerms)>,
     pub(in crate::lease::tests) appended: Vec<usize>,
 }
 
 impl Log {
-    /// A log whose first entries make the voters and one member; everybody has them.
+    /// A log whose first two entries set the voters and add one member. All nodes have them.
     pub(in crate::lease::tests) fn new(
         nodes: usize,
         voters: BTreeSet<NodeId>,
         member: (NodeId, Incarnation, LeaseTerms),
-        flaw: Option<Flaw>,
+        mutation: Option<Mutation>,
     ) -> Self {
         let first = Voters { at: 1, sets: vec![voters] };
         let entries = vec![Entry::Voters(first), Entry::Add(member.0, member.1, member.2)];
         let mut log = Self {
-            flaw,
+            mutation,
             entries,
             outcomes: Vec::new(),
             membership: Membership::default(),
@@ -80,7 +80,7 @@ impl Log {
         match self.entries[..length].iter().rfind(|entry| voters(entry)) {
             Some(Entry::Voters(voters)) => voters,
             Some(Entry::Proposal(_) | Entry::Add(..)) | None => {
-                unreachable!("the first entry makes the voters")
+                unreachable!("the first entry sets the voters")
             }
         }
     }
@@ -90,8 +90,8 @@ impl Log {
         self.commit();
     }
 
-    /// The next step towards those voters: first both sets, then, once that is committed, the new
-    /// one. Whether there is more to do.
+    /// Takes the next step towards those voters: first both sets, then, once that is committed, the
+    /// new set. Returns whether there is more to do.
     pub(in crate::lease::tests) fn change_voters(&mut self, target: &BTreeSet<NodeId>) -> bool {
         let newest = self.voters_within(self.len()).clone();
         if newest.at != self.voters.at {
@@ -108,7 +108,7 @@ impl Log {
         true
     }
 
-    /// A quorum of the newest voters has it: it is decided, and what it does is fixed.
+    /// Commits the entries that a quorum of the newest voters has appended.
     pub(in crate::lease::tests) fn commit(&mut self) {
         let newest = self.voters_within(self.len());
         let reached = newest.reached(|node| self.appended.get(node.index()).copied()).unwrap_or(0);
@@ -155,7 +155,9 @@ impl Log {
         match (self.membership.incarnation(node, incarnation), self.gone) {
             (Some(member), _) => (member.suspected == Some(at))
                 .then_some(MembershipChange::Unsuspected(node, incarnation)),
-            (None, Some((node, incarnation, terms))) if self.flaw == Some(Flaw::Resurrection) => {
+            (None, Some((node, incarnation, terms)))
+                if self.mutation == Some(Mutation::Resurrection) =>
+            {
                 Some(MembershipChange::Added(node, incarnation, terms))
             }
             (None, _) => None,
@@ -166,7 +168,7 @@ impl Log {
         let Eviction { node, incarnation, .. } = eviction;
         let terms = self.membership.incarnation(node, incarnation)?.terms;
         let may = self.membership.may_evict(eviction, self.voters.at).is_ok()
-            || self.flaw == Some(Flaw::EvictBlindly);
+            || self.mutation == Some(Mutation::EvictBlindly);
         self.gone = may.then_some((node, incarnation, terms)).or(self.gone);
         may.then_some(MembershipChange::Gone(node, incarnation))
     }

@@ -1,12 +1,13 @@
-//! The client, its child and its two killers, and p's desk: S1 to S4 as the product does them.
+//! The client, its child and its two watchdogs, and p's side of the session: S1 to S4 as in the
+//! product.
 
 use kgate_core::{Span, Time};
 
-use super::client::{Child, Killer, Plea, Word};
+use super::client::{Child, ClientRequest, NodeReply, Watchdog};
 use super::clock::Real;
-use super::{Event, Flaw, LEASE, NODES, World};
+use super::{Event, Harness, LEASE, Mutation, NODES};
 
-impl World {
+impl Harness {
     fn client_machine(&self) -> usize {
         if self.knobs.client_at_node { self.knobs.p.index() } else { NODES }
     }
@@ -19,15 +20,15 @@ impl World {
         self.machines[self.client_machine()].real(local)
     }
 
-    /// When the client's machine last slept.
+    /// When the client's machine last fell asleep and woke.
     pub(super) fn slept(&self) -> (Real, Real) {
         let machine = &self.machines[self.client_machine()];
         (machine.asleep_from, machine.asleep_until)
     }
 
-    /// Whether that process of the client runs; else the event comes when it does.
-    fn client_ready(&mut self, who: Killer, event: Event) -> bool {
-        let freezes = self.knobs.front_freezes == (who == Killer::Front);
+    /// Whether that process of the client runs. If not, the event is postponed until it does.
+    fn client_ready(&mut self, who: Watchdog, event: Event) -> bool {
+        let freezes = self.knobs.front_freezes == (who == Watchdog::Front);
         let frozen = if freezes { self.client.frozen_until } else { 0 };
         let runs = self.machines[self.client_machine()].asleep_until.max(frozen);
         if runs > self.now {
@@ -36,23 +37,27 @@ impl World {
         runs <= self.now
     }
 
-    fn plead(&mut self, plea: Plea) {
+    fn send_to_node(&mut self, request: ClientRequest) {
         if !self.rng.percent(self.knobs.loss) {
             let within = self.delay();
-            self.later(within, Event::Plea(plea));
+            self.later(within, Event::ClientRequest(request));
         }
     }
 
-    fn say(&mut self, word: Word, within: u64) {
+    fn send_to_client(&mut self, reply: NodeReply, within: u64) {
         if !self.rng.percent(self.knobs.loss) {
-            self.later(within, Event::Word(word));
+            self.later(within, Event::NodeReply(reply));
         }
     }
 
     /// S1: the guard renews each I_s.
     pub(super) fn renew(&mut self) {
-        // Without a guard the front does everything.
-        let who = if self.flaw == Some(Flaw::NoGuard) { Killer::Front } else { Killer::Guard };
+        // [`Mutation::NoGuard`]: the front does everything.
+        let who = if self.mutation == Some(Mutation::NoGuard) {
+            Watchdog::Front
+        } else {
+            Watchdog::Guard
+        };
         if !self.client_ready(who, Event::Renew) {
             return;
         }
@@ -63,7 +68,7 @@ impl World {
         {
             self.new_session();
         }
-        self.plead(Plea::Renew { session: self.client.session, sent: now });
+        self.send_to_node(ClientRequest::Renew { session: self.client.session, sent: now });
         let next = self.client_real(now + self.knobs.timing.session_ping);
         self.at(next, Event::Renew);
     }
@@ -73,35 +78,36 @@ impl World {
         self.client.deadline = Time::ZERO;
     }
 
-    /// p's side of a session.
-    pub(super) fn on_plea(&mut self, plea: Plea) {
+    /// A message of the client reaches p.
+    pub(super) fn on_client_request(&mut self, request: ClientRequest) {
         let p = self.knobs.p;
-        if !self.ready(p, || Event::Plea(plea)) {
+        if !self.ready(p, || Event::ClientRequest(request)) {
             return;
         }
-        match plea {
-            Plea::Renew { session, sent } => {
-                if session > self.desk.session && self.desk.grant.is_none() {
-                    self.desk.session = session;
-                    self.desk.open = true;
-                    self.desk.gone_at = self.local(p) + Span(LEASE);
+        match request {
+            ClientRequest::Renew { session, sent } => {
+                if session > self.server.session && self.server.grant.is_none() {
+                    self.server.session = session;
+                    self.server.open = true;
+                    self.server.gone_at = self.local(p) + Span(LEASE);
                 }
-                if session == self.desk.session && self.desk.open {
+                if session == self.server.session && self.server.open {
                     self.extend(session, sent);
-                } else if session == self.desk.session {
+                } else if session == self.server.session {
                     let within = self.delay();
-                    self.say(Word::Lost { session }, within);
+                    self.send_to_client(NodeReply::Lost { session }, within);
                 }
             }
-            Plea::Release { grant } => {
-                if self.desk.grant == Some(grant) {
+            ClientRequest::Release { grant } => {
+                if self.server.grant == Some(grant) {
                     self.free();
                 }
             }
         }
     }
 
-    /// S1: what is left of p's lease, at most L. S4: the client is gone so much later.
+    /// S1: the session is extended by what is left of p's lease, at most L. S4: the client counts as
+    /// gone only (1+eps)/(1-eps) times that later.
     fn extend(&mut self, session: u64, sent: Time) {
         let Some(valid_for) = self.valid_for() else { return };
         let p = self.knobs.p;
@@ -109,23 +115,23 @@ impl World {
         let stretched = u128::from(valid_for.0) * u128::from(1_000_000 + eps);
         let stretched = stretched.div_ceil(u128::from(1_000_000 - eps));
         let gone = self.local(p) + Span(u64::try_from(stretched).expect("short") + 2);
-        self.desk.gone_at = self.desk.gone_at.max(gone);
-        let count = self.machines[p.index()].real(self.desk.gone_at);
-        self.at(count, Event::Count);
+        self.server.gone_at = self.server.gone_at.max(gone);
+        let count = self.machines[p.index()].real(self.server.gone_at);
+        self.at(count, Event::SessionTimeout);
         let within = self.delay();
-        self.say(Word::Valid { session, sent, valid_for }, within);
+        self.send_to_client(NodeReply::Valid { session, sent, valid_for }, within);
     }
 
     fn valid_for(&self) -> Option<Span> {
         let leases = &self.nodes[self.knobs.p.index()].leases;
         let (now, length) = (self.local(self.knobs.p), Span(LEASE));
-        if self.flaw == Some(Flaw::SessionNotCut) {
+        if self.mutation == Some(Mutation::SessionNotCut) {
             return Some(length);
         }
         leases.holds(now).then(|| leases.end().since(now).min(length))
     }
 
-    /// N5: grants, if the lease allows it at this very instant.
+    /// N5: grants, if the lease allows it at this instant.
     pub(super) fn serve(&mut self) {
         let p = self.knobs.p;
         if !self.ready(p, || Event::Serve) {
@@ -134,43 +140,50 @@ impl World {
         self.later(LEASE / 10, Event::Serve);
         let now = self.local(p);
         let may = self.nodes[p.index()].leases.may_grant(now);
-        if may && self.desk.open && self.desk.grant.is_none() {
-            self.desk.grants += 1;
-            self.desk.grant = Some(self.desk.grants);
-            let (session, grant) = (self.desk.session, self.desk.grants);
+        if may && self.server.open && self.server.grant.is_none() {
+            self.server.grants += 1;
+            self.server.grant = Some(self.server.grants);
+            let (session, grant) = (self.server.session, self.server.grants);
             let valid_for = self.valid_for().unwrap_or(Span::ZERO);
-            // p may freeze between the look at the clock and the sending.
+            // p may freeze between checking the lease and sending the grant.
             let within = if self.rng.percent(10) { 2 * LEASE } else { self.delay() };
-            self.say(Word::Grant { session, grant, valid_for }, within);
+            self.send_to_client(NodeReply::Grant { session, grant, valid_for }, within);
         }
     }
 
-    /// S4 (b).
-    pub(super) fn count(&mut self) {
+    /// S4 (b): the client counts as gone when its session has timed out.
+    pub(super) fn on_session_timeout(&mut self) {
         let p = self.knobs.p;
-        if self.ready(p, || Event::Count) && self.desk.open && self.local(p) >= self.desk.gone_at {
-            self.desk.open = false;
+        if self.ready(p, || Event::SessionTimeout)
+            && self.server.open
+            && self.local(p) >= self.server.gone_at
+        {
+            self.server.open = false;
             self.free();
         }
     }
 
-    /// p counts its grant as given back.
+    /// p counts its grant as returned.
     pub(super) fn free(&mut self) {
-        if let Some(grant) = self.desk.grant.take() {
+        if let Some(grant) = self.server.grant.take() {
             self.checker.freed(self.now, grant);
         }
     }
 
-    /// The client's side.
-    pub(super) fn on_word(&mut self, word: Word) {
-        let who = if self.flaw == Some(Flaw::NoGuard) { Killer::Front } else { Killer::Guard };
-        if !self.client_ready(who, Event::Word(word)) {
+    /// A message of p reaches the client.
+    pub(super) fn on_node_reply(&mut self, reply: NodeReply) {
+        let who = if self.mutation == Some(Mutation::NoGuard) {
+            Watchdog::Front
+        } else {
+            Watchdog::Guard
+        };
+        if !self.client_ready(who, Event::NodeReply(reply)) {
             return;
         }
-        match word {
-            Word::Valid { session, sent, valid_for } => {
+        match reply {
+            NodeReply::Valid { session, sent, valid_for } => {
                 if session == self.client.session {
-                    let from = if self.flaw == Some(Flaw::SessionFromArrival) {
+                    let from = if self.mutation == Some(Mutation::SessionFromArrival) {
                         self.client_now()
                     } else {
                         sent
@@ -178,15 +191,15 @@ impl World {
                     self.extend_deadline(from + valid_for);
                 }
             }
-            Word::Grant { session, grant, valid_for } => {
+            NodeReply::Grant { session, grant, valid_for } => {
                 if session == self.client.session && self.client.child.is_none() {
-                    if self.flaw == Some(Flaw::GrantTrusted) {
+                    if self.mutation == Some(Mutation::GrantTrusted) {
                         self.extend_deadline(self.client_now() + valid_for);
                     }
                     self.on_grant(grant);
                 }
             }
-            Word::Lost { session } => {
+            NodeReply::Lost { session } => {
                 if session == self.client.session {
                     match self.client.child {
                         Some(_) => self.kill(),
@@ -197,17 +210,17 @@ impl World {
         }
     }
 
-    /// S2: a grant that comes too late is given back.
+    /// S2: a grant that comes too late is returned.
     fn on_grant(&mut self, grant: u64) {
         let (now, timing) = (self.client_now(), &self.knobs.timing);
         if now + timing.grace + timing.kill >= self.client.deadline {
-            self.plead(Plea::Release { grant });
+            self.send_to_node(ClientRequest::Release { grant });
             return;
         }
         self.client.child = Some(Child { grant, killed: false });
         self.checker.child_starts(self.now, grant);
         self.watch();
-        // Some children end by themselves.
+        // Some children exit by themselves.
         if self.rng.percent(15) {
             self.later(LEASE, Event::Death);
         }
@@ -220,19 +233,19 @@ impl World {
         }
     }
 
-    /// S3: both killers look at D - K.
+    /// S3: both watchdogs check the deadline at D - K.
     fn watch(&mut self) {
         let kill_at = Time(self.client.deadline.0.saturating_sub(self.knobs.timing.kill.0));
         let real = self.client_real(kill_at);
-        self.at(real, Event::Look(Killer::Front));
-        if self.flaw != Some(Flaw::NoGuard) {
-            self.at(real, Event::Look(Killer::Guard));
+        self.at(real, Event::Watchdog(Watchdog::Front));
+        if self.mutation != Some(Mutation::NoGuard) {
+            self.at(real, Event::Watchdog(Watchdog::Guard));
         }
     }
 
-    pub(super) fn look(&mut self, killer: Killer) {
+    pub(super) fn check_deadline(&mut self, watchdog: Watchdog) {
         if self.client.child.is_none_or(|child| child.killed)
-            || !self.client_ready(killer, Event::Look(killer))
+            || !self.client_ready(watchdog, Event::Watchdog(watchdog))
         {
             return;
         }
@@ -241,7 +254,7 @@ impl World {
         }
     }
 
-    /// Dead within K; a machine that slept past D kills as soon as it wakes.
+    /// The child is dead within K. A machine that slept past D kills it as soon as it wakes.
     fn kill(&mut self) {
         let Some(child) = &mut self.client.child else { return };
         if child.killed {
@@ -263,7 +276,7 @@ impl World {
         }
         if let Some(child) = self.client.child.take() {
             self.checker.child_ends(self.now, child.grant, self.slept());
-            self.plead(Plea::Release { grant: child.grant });
+            self.send_to_node(ClientRequest::Release { grant: child.grant });
         }
     }
 }

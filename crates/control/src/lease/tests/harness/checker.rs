@@ -1,32 +1,32 @@
-//! The checker: no child runs in real time after its slot was free.
+//! The checker: in real time, no child runs after its slot was free.
 
 use super::clock::Real;
 
-/// Real instants are exact to a nanosecond on each clock.
+/// Each clock rounds real time to a nanosecond.
 const TOLERANCE: Real = 4;
 
-/// What a run was like.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lease::tests) struct Verdict {
-    /// What went wrong, in words.
+    /// The violation, if there was one, for people.
     pub(in crate::lease::tests) violation: Option<String>,
     pub(in crate::lease::tests) evicted: bool,
-    /// After the voters had changed.
+    /// The eviction came after the voters had changed.
     pub(in crate::lease::tests) evicted_by_others: bool,
     pub(in crate::lease::tests) cleared: u64,
     pub(in crate::lease::tests) children: u64,
-    /// Real time from a child's death to the freeing of its slot by an eviction.
+    /// The real time from a child's death until an eviction freed its slot.
     pub(in crate::lease::tests) margin: Option<Real>,
 }
 
 #[derive(Default)]
 pub(in crate::lease::tests) struct Checker {
     pub(in crate::lease::tests) verdict: Verdict,
-    /// When anybody first applied the eviction.
+    /// When the first node applied the eviction.
     pub(in crate::lease::tests) evicted: Option<Real>,
-    /// The last grant that p itself has freed, and when.
+    /// The last grant that p itself freed, and when.
     freed: Option<(u64, Real)>,
-    /// The death that has to wait for its margin.
+    /// The last death, until the eviction gives its margin.
     died: Option<Real>,
 }
 
@@ -40,7 +40,7 @@ impl Checker {
         }
     }
 
-    /// p counts that grant as given back, and all before.
+    /// p counts that grant, and all before, as returned.
     pub(in crate::lease::tests) fn freed(&mut self, now: Real, grant: u64) {
         self.freed = Some((grant, now));
     }
@@ -57,11 +57,11 @@ impl Checker {
         self.verdict.children += 1;
         self.died = None;
         if let Some(since) = self.free_since(grant) {
-            self.blame(format!("a child starts {} ns after its slot was free", now - since));
+            self.report(format!("a child starts {} ns after its slot was free", now - since));
         }
     }
 
-    /// A child that ran until now; `woke` is when its machine last slept, and until when.
+    /// A child ran until now; `slept` is when its machine last fell asleep and woke.
     pub(in crate::lease::tests) fn child_ends(
         &mut self,
         now: Real,
@@ -72,11 +72,11 @@ impl Checker {
         let Some(free) = self.free_since(grant) else { return };
         let ran_from = if slept.0 <= free && free < slept.1 { slept.1 } else { free };
         if now > ran_from + TOLERANCE {
-            self.blame(format!("a child runs {} ns after its slot was free", now - ran_from));
+            self.report(format!("a child runs {} ns after its slot was free", now - ran_from));
         }
     }
 
-    fn blame(&mut self, what: String) {
+    fn report(&mut self, what: String) {
         self.verdict.violation.get_or_insert(what);
     }
 }

@@ -1,37 +1,37 @@
-//! How the log reaches the nodes: late, in pieces, applied later still.
+//! Replication: the log reaches the nodes late and in pieces, and is applied later still.
 
 use kgate_core::{NodeId, Span, Time};
 
-use super::{Event, Flaw, INCARNATION, NODES, World, node_id};
+use super::{Event, Harness, INCARNATION, Mutation, NODES, node_id};
 use crate::lease::LeaseMessage;
 use crate::membership::MembershipChange;
 
-impl World {
+impl Harness {
     /// The log reaches a node.
     pub(super) fn replicate(&mut self, node: NodeId) {
         self.later(2 * self.knobs.replication, Event::Replicate(node));
-        let here = self.now < self.nodes[node.index()].append_stalled_until;
-        let untold = self.knobs.untold
+        let stalled = self.now < self.nodes[node.index()].append_stalled_until;
+        let forgotten_voters = self.knobs.forgotten_voters
             && self.knobs.first.contains(&node)
             && node != self.knobs.p
             && !self.log.voters_within(self.log.len()).has(node);
-        if here || untold || self.is_down(node) || self.runs_at(node) > self.now {
+        if stalled || forgotten_voters || self.is_down(node) || self.runs_at(node) > self.now {
             return;
         }
         let (had, all) = (self.log.appended[node.index()], self.log.len());
         let some = had + usize::try_from(self.rng.below((all - had) as u64 + 1)).expect("short");
         self.log.appended[node.index()] = if self.rng.percent(80) { all } else { some };
-        self.tell_appended(node);
+        self.report_appended(node);
         self.log.commit();
-        self.note_commits();
-        if self.flaw == Some(Flaw::AppendedForApplied) {
+        self.record_commits();
+        if self.mutation == Some(Mutation::AppendedForApplied) {
             self.promise_early(node);
         }
     }
 
-    pub(super) fn tell_appended(&mut self, node: NodeId) {
+    pub(super) fn report_appended(&mut self, node: NodeId) {
         let (now, state) = (self.local(node), &mut self.nodes[node.index()]);
-        let length = if self.flaw == Some(Flaw::AppliedShown) {
+        let length = if self.mutation == Some(Mutation::AppliedShown) {
             state.applied
         } else {
             self.log.appended[node.index()]
@@ -39,14 +39,15 @@ impl World {
         if length > 0 {
             state.leases.voters_appended(now, self.log.voters_within(length).clone());
         }
-        self.settle(node);
+        self.schedule_wake(node);
     }
 
-    pub(super) fn note_commits(&mut self) {
+    pub(super) fn record_commits(&mut self) {
         self.committed_at.resize(self.log.committed(), self.now);
     }
 
-    /// A flaw: a node promises what it has appended, not applied, and goes on answering.
+    /// [`Mutation::AppendedForApplied`]: a node promises when it has only appended the suspicion, and
+    /// goes on answering.
     pub(super) fn promise_early(&mut self, node: NodeId) {
         let p = self.knobs.p;
         let suspected =
@@ -66,16 +67,16 @@ impl World {
 
     pub(super) fn apply(&mut self, node: NodeId) {
         self.later(2 * self.knobs.replication, Event::Apply(node));
-        let here = self.now < self.nodes[node.index()].apply_stalled_until;
-        if here || self.is_down(node) || self.runs_at(node) > self.now {
+        let stalled = self.now < self.nodes[node.index()].apply_stalled_until;
+        if stalled || self.is_down(node) || self.runs_at(node) > self.now {
             return;
         }
-        self.feed(node, self.log.appended[node.index()].min(self.log.committed()));
-        self.settle(node);
+        self.apply_upto(node, self.log.appended[node.index()].min(self.log.committed()));
+        self.schedule_wake(node);
     }
 
-    /// A node applies the log up to there.
-    pub(super) fn feed(&mut self, node: NodeId, upto: usize) {
+    /// A node applies the log up to that entry.
+    pub(super) fn apply_upto(&mut self, node: NodeId, upto: usize) {
         let now = self.local(node);
         for index in self.nodes[node.index()].applied + 1..=upto {
             let outcome = self.log.outcome(index).clone();
@@ -90,18 +91,18 @@ impl World {
             leases.committed(self.log.committed() as u64);
             leases.applied(now, index as u64);
             self.nodes[node.index()].applied = index;
-            self.note(node, index, outcome.change);
+            self.observe(node, index, outcome.change);
         }
-        self.tell_appended(node);
+        self.report_appended(node);
     }
 
-    pub(super) fn note(&mut self, node: NodeId, index: usize, change: Option<MembershipChange>) {
+    pub(super) fn observe(&mut self, node: NodeId, index: usize, change: Option<MembershipChange>) {
         match change {
             Some(MembershipChange::Gone(..)) => {
                 self.checker.evicted(self.now, self.log.voters_within(index).at > 1);
             }
             Some(MembershipChange::Suspected(_, _, at))
-                if self.flaw == Some(Flaw::WaitFromCommit) =>
+                if self.mutation == Some(Mutation::WaitFromCommit) =>
             {
                 let age = Span(self.now - self.committed_at[index - 1]);
                 let promise =
@@ -128,8 +129,8 @@ impl World {
         }
     }
 
-    /// When a node believes to have applied its voters.
+    /// When a node believes that it applied its voters.
     pub(super) fn since_voters(&self, now: Time) -> Time {
-        if self.flaw == Some(Flaw::WaitBeforeVoters) { Time::ZERO } else { now }
+        if self.mutation == Some(Mutation::WaitBeforeVoters) { Time::ZERO } else { now }
     }
 }

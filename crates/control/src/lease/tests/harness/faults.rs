@@ -1,13 +1,13 @@
-//! What goes wrong.
+//! Faults: pauses, sleep, restarts, stalls, cuts, changes of voters, wrong suspicions.
 
 use kgate_core::NodeId;
 
-use super::client::Killer;
-use super::{Event, FOR_EVER, Flaw, INCARNATION, LEASE, NODES, World, node_id};
+use super::client::Watchdog;
+use super::{Event, FOR_EVER, Harness, INCARNATION, LEASE, Mutation, NODES, node_id};
 use crate::lease::Proposal;
 use crate::voters::Voters;
 
-impl World {
+impl Harness {
     fn some_node(&mut self) -> NodeId {
         let p = self.knobs.p;
         let any = node_id(usize::try_from(self.rng.below(NODES as u64)).expect("few"));
@@ -18,16 +18,16 @@ impl World {
         self.now + self.rng.below(longest)
     }
 
-    /// What makes rules necessary comes together: around one moment p is suspected, voters stall,
-    /// restart and change, and p is cut off.
-    pub(super) fn plot(&mut self) {
+    /// Schedules the faults that make the rules necessary close together: around one moment p is
+    /// suspected, voters stall, restart and change, and p is cut off.
+    pub(super) fn schedule_faults(&mut self) {
         let begin = LEASE / 2 + self.rng.below(3 * LEASE);
         let spread = LEASE / self.rng.pick(&[1, 2, 5]);
         let (stalls, kills) = (self.rng.pick(&[0, 30, 60]), self.rng.pick(&[0, 0, 50]));
         let suspicion = Proposal::Suspect { node: self.knobs.p, incarnation: INCARNATION };
         let mut events = vec![Event::Propose(suspicion)];
         for node in (0..NODES).map(node_id) {
-            // A node that does not know what has happened to it is the dangerous one.
+            // p is dangerous while it does not know what has happened to it.
             if self.rng.percent(if node == self.knobs.p { 60 } else { stalls }) {
                 events.push(Event::Stall(node));
             }
@@ -52,8 +52,8 @@ impl World {
         }
     }
 
-    pub(super) fn mishap(&mut self) {
-        self.later(2 * self.knobs.mishaps, Event::Mishap);
+    pub(super) fn inject_fault(&mut self) {
+        self.later(2 * self.knobs.fault_interval, Event::Fault);
         let node = self.some_node();
         let (incarnation, p) = (INCARNATION, self.knobs.p);
         match self.rng.below(17) {
@@ -64,14 +64,14 @@ impl World {
             8 | 9 => self.cut(),
             10 => self.log.propose(Proposal::Suspect { node: p, incarnation }),
             11 => {
-                // An old wish of p to be cleared arrives.
+                // An old proposal of p to be cleared arrives.
                 let at = 1 + self.rng.below(self.log.len() as u64);
                 self.log.propose(Proposal::Unsuspect { node: p, incarnation, at });
             }
             12 | 13 => self.change_voters(),
             14 => self.client.frozen_until = self.for_a_while(3 * LEASE),
             15 => {
-                if self.flaw == Some(Flaw::StreamEndFrees)
+                if self.mutation == Some(Mutation::StreamEndFrees)
                     && !self.is_down(p)
                     && self.runs_at(p) <= self.now
                 {
@@ -80,30 +80,30 @@ impl World {
                 let leading = self.rng.percent(50);
                 self.nodes[node.index()].leases.set_leader(leading);
             }
-            _ => self.phantom(node),
+            _ => self.append_uncommitted_voters(node),
         }
-        self.note_commits();
+        self.record_commits();
     }
 
-    /// A machine sleeps: with p's, its client if it is there.
+    /// A machine sleeps; with p's also the client, if it runs there.
     fn sleep(&mut self, node: NodeId) {
         let machine = if self.rng.percent(40) { NODES } else { node.index() };
         if self.knobs.sleeps && self.machines[machine].asleep_until <= self.now {
             let until = self.for_a_while(3 * LEASE);
-            let stops = self.flaw == Some(Flaw::ClockStops);
+            let stops = self.mutation == Some(Mutation::ClockStops);
             self.machines[machine].sleep(self.now, until, stops);
             self.rearm(machine);
         }
     }
 
-    /// A clock that stops moves every wake-up of its machine.
+    /// A clock that stops in suspend moves every wake-up of its machine.
     fn rearm(&mut self, machine: usize) {
         if machine < NODES {
-            self.settle(node_id(machine));
+            self.schedule_wake(node_id(machine));
         }
         if self.client.child.is_some() {
-            self.at(self.now, Event::Look(Killer::Front));
-            self.at(self.now, Event::Look(Killer::Guard));
+            self.at(self.now, Event::Watchdog(Watchdog::Front));
+            self.at(self.now, Event::Watchdog(Watchdog::Guard));
         }
     }
 
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// A voter is killed and starts again; p, once killed, never does.
+    /// Kills a voter, which starts again later. p, once killed, does not start again.
     pub(super) fn restart(&mut self, node: NodeId) {
         if self.is_down(node) {
             return;
@@ -141,11 +141,11 @@ impl World {
         let mut state = self.start(node, applied, Some(&former));
         state.cut_until = cut_until;
         self.nodes[node.index()] = state;
-        self.tell_appended(node);
-        self.settle(node);
+        self.report_appended(node);
+        self.schedule_wake(node);
     }
 
-    /// p is cut off from some.
+    /// Cuts p off from some nodes.
     pub(super) fn cut(&mut self) {
         let until = self.for_a_while(4 * LEASE);
         let all = self.rng.percent(50);
@@ -156,19 +156,19 @@ impl World {
         }
     }
 
-    /// One step after the other, as fast as they are committed.
+    /// Takes the next step of the change of voters, as soon as the last one is committed.
     pub(super) fn change_voters(&mut self) {
         let Some(target) = self.knobs.target.clone() else { return };
         if self.log.change_voters(&target) {
-            self.note_commits();
+            self.record_commits();
             self.later(LEASE / 10, Event::ChangeVoters);
         }
     }
 
-    /// A leader that nobody follows has put voters into somebody's log: they are never committed,
-    /// and overwritten soon.
-    fn phantom(&mut self, node: NodeId) {
-        if self.flaw == Some(Flaw::AppliedShown)
+    /// A leader without followers has put voters into one node's log. They are never committed, and
+    /// overwritten soon.
+    fn append_uncommitted_voters(&mut self, node: NodeId) {
+        if self.mutation == Some(Mutation::AppliedShown)
             || self.is_down(node)
             || self.runs_at(node) > self.now
         {
@@ -177,6 +177,6 @@ impl World {
         let (now, at) = (self.local(node), self.log.len() as u64 + 1 + self.rng.below(2));
         let one = node_id(usize::try_from(self.rng.below(NODES as u64)).expect("few"));
         self.nodes[node.index()].leases.voters_appended(now, Voters::new(at, [one]));
-        self.settle(node);
+        self.schedule_wake(node);
     }
 }

@@ -1,5 +1,5 @@
-//! A few nodes in one room with one clock, for tests by hand: what is said is delivered at once,
-//! unless somebody is cut off.
+//! A few nodes with one clock, for tests step by step. Messages are delivered at once, unless a node
+//! is cut off.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::voters::Voters;
 
 pub(super) const TIMING: Timing = Timing::DEFAULT;
 pub(super) const INCARNATION: Incarnation = Incarnation(1);
-/// Not zero: nothing may depend on when a clock began.
+/// Not zero: nothing may depend on when a clock started.
 pub(super) const BEGIN: Time = Time(1_000_000_000_000);
 
 pub(super) fn ms(count: u64) -> Span {
@@ -49,15 +49,15 @@ pub(super) fn leases(now: Time, id: u32, votes: &[u32], members: &[u32]) -> Leas
     leases
 }
 
-/// What a node sends and proposes at that time.
+/// The effects of a tick at that time.
 pub(super) fn tick(leases: &mut Leases, now: Time) -> Vec<LeaseEffect> {
     let mut effects = Vec::new();
     leases.tick(now, &mut effects);
     effects
 }
 
-/// What a node does about a message.
-pub(super) fn hear(
+/// The effects of a message.
+pub(super) fn deliver(
     leases: &mut Leases,
     now: Time,
     from: u32,
@@ -77,7 +77,7 @@ pub(super) fn ping(leases: &mut Leases, now: Time) -> u64 {
     tick(leases, now).iter().find_map(number).expect("a ping is due")
 }
 
-/// An answer of a voter that shows the voters of entry 1.
+/// An answer of a voter that shows these voters.
 pub(super) fn answer(from: u32, seq: u64, shown: Voters) -> LeaseMessage {
     LeaseMessage::Answer {
         incarnation: INCARNATION,
@@ -88,55 +88,54 @@ pub(super) fn answer(from: u32, seq: u64, shown: Voters) -> LeaseMessage {
     }
 }
 
-/// What that voter says to a ping.
-pub(super) fn asked(voter: &mut Leases, now: Time, from: u32, seq: u64) -> LeaseMessage {
-    let effects = hear(voter, now, from, LeaseMessage::Ping { incarnation: INCARNATION, seq });
+/// The voter's reply to a ping.
+pub(super) fn reply_to_ping(voter: &mut Leases, now: Time, from: u32, seq: u64) -> LeaseMessage {
+    let effects = deliver(voter, now, from, LeaseMessage::Ping { incarnation: INCARNATION, seq });
     match effects.as_slice() {
         [LeaseEffect::Send(_, reply)] => reply.clone(),
-        others => panic!("one reply, not {others:?}"),
+        other => panic!("one reply expected: {other:?}"),
     }
 }
 
-/// Everybody in one room.
-pub(super) struct Hall {
+pub(super) struct Fixture {
     pub(super) now: Time,
     pub(super) nodes: BTreeMap<NodeId, Leases>,
-    /// Nobody hears these, and they hear nobody.
+    /// These nodes neither send nor receive.
     pub(super) cut: BTreeSet<NodeId>,
     pub(super) proposals: Vec<(Time, NodeId, Proposal)>,
     applied: u64,
 }
 
-impl Hall {
-    /// All are members; these vote.
+impl Fixture {
+    /// So many members; these of them vote.
     pub(super) fn new(nodes: u32, votes: &[u32]) -> Self {
         let all: Vec<u32> = (0..nodes).collect();
         let nodes = all.iter().map(|id| (node(*id), leases(BEGIN, *id, votes, &all))).collect();
         Self { now: BEGIN, nodes, cut: BTreeSet::new(), proposals: Vec::new(), applied: 2 }
     }
 
-    pub(super) fn of(&mut self, id: u32) -> &mut Leases {
-        self.nodes.get_mut(&node(id)).expect("in the room")
+    pub(super) fn node(&mut self, id: u32) -> &mut Leases {
+        self.nodes.get_mut(&node(id)).expect("the node exists")
     }
 
-    /// Lets time pass, in steps of 10 ms.
-    pub(super) fn pass(&mut self, span: Span) {
+    /// Advances the clock in steps of 10 ms.
+    pub(super) fn advance(&mut self, span: Span) {
         let until = self.now + span;
         while self.now < until {
             self.now += ms(10);
             let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
             for id in ids {
                 let now = self.now;
-                let due = self.of(id.0).next_due(now).is_some_and(|due| due <= now);
+                let due = self.node(id.0).next_due(now).is_some_and(|due| due <= now);
                 if due {
-                    let effects = tick(self.of(id.0), now);
-                    self.carry_out(id, effects);
+                    let effects = tick(self.node(id.0), now);
+                    self.perform(id, effects);
                 }
             }
         }
     }
 
-    fn carry_out(&mut self, from: NodeId, effects: Vec<LeaseEffect>) {
+    fn perform(&mut self, from: NodeId, effects: Vec<LeaseEffect>) {
         for effect in effects {
             match effect {
                 LeaseEffect::Send(to, message) => {
@@ -145,8 +144,8 @@ impl Hall {
                         || !self.nodes.contains_key(&to);
                     if !lost {
                         let now = self.now;
-                        let more = hear(self.of(to.0), now, from.0, message);
-                        self.carry_out(to, more);
+                        let more = deliver(self.node(to.0), now, from.0, message);
+                        self.perform(to, more);
                     }
                 }
                 LeaseEffect::Propose(proposal) => self.proposals.push((self.now, from, proposal)),
@@ -154,12 +153,12 @@ impl Hall {
         }
     }
 
-    /// The next entry of the log, applied by all but these.
-    pub(super) fn apply(&mut self, change: MembershipChange, but: &[u32]) {
+    /// The next entry of the log: all nodes apply it except these.
+    pub(super) fn apply(&mut self, change: MembershipChange, except: &[u32]) {
         self.applied += 1;
         let (now, index) = (self.now, self.applied);
         for (id, leases) in &mut self.nodes {
-            if !but.contains(&id.0) {
+            if !except.contains(&id.0) {
                 leases.membership_changed(now, change);
                 leases.applied(now, index);
             }

@@ -1,4 +1,4 @@
-//! What a run is like: everything drawn from its seed.
+//! The parameters of a run, all drawn from its seed.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use kgate_core::{NodeId, Span};
 use crate::timing::Timing;
 use kgate_testkit::Rng;
 
-/// Nodes that vote sooner or later, and one that does not.
+/// Five nodes that may vote, and one that never does.
 pub(in crate::lease::tests) const NODES: usize = 6;
 /// L of every run.
 pub(in crate::lease::tests) const LEASE: u64 = 1_000_000_000;
@@ -16,28 +16,29 @@ pub(in crate::lease::tests) struct Knobs {
     /// The node that holds permits.
     pub(in crate::lease::tests) p: NodeId,
     pub(in crate::lease::tests) timing: Timing,
-    /// Of each node, and of the client's machine: parts per million.
+    /// The clock rates of each node and of the client's machine, in parts per million.
     pub(in crate::lease::tests) rates: Vec<u64>,
-    /// Percent of messages.
+    /// The percentage of messages that are lost.
     pub(in crate::lease::tests) loss: u64,
     pub(in crate::lease::tests) delay: u64,
-    /// Percent of messages that take up to 1.2 L.
+    /// The percentage of messages that take up to 1.2 L.
     pub(in crate::lease::tests) late: u64,
-    /// Between two rounds of replication to a node.
+    /// The time between two rounds of replication to a node.
     pub(in crate::lease::tests) replication: u64,
-    /// Between two mishaps.
-    pub(in crate::lease::tests) mishaps: u64,
+    /// The time between two faults.
+    pub(in crate::lease::tests) fault_interval: u64,
     pub(in crate::lease::tests) sleeps: bool,
-    /// Whether the voters change at all, and to whom.
+    /// The first voters.
     pub(in crate::lease::tests) first: BTreeSet<NodeId>,
+    /// The voters after the change, if they change.
     pub(in crate::lease::tests) target: Option<BTreeSet<NodeId>>,
     /// The client runs on the machine of its node.
     pub(in crate::lease::tests) client_at_node: bool,
-    /// Who is voted out is not told.
-    pub(in crate::lease::tests) untold: bool,
-    /// p's wishes never reach the log: it is not cleared.
-    pub(in crate::lease::tests) mute: bool,
-    /// Which of the two killers is ever frozen.
+    /// Nodes that lose their vote do not learn of it.
+    pub(in crate::lease::tests) forgotten_voters: bool,
+    /// p's proposals to be cleared never reach the log.
+    pub(in crate::lease::tests) unsuspect_lost: bool,
+    /// Whether the front, or else the guard, is ever frozen.
     pub(in crate::lease::tests) front_freezes: bool,
 }
 
@@ -48,8 +49,8 @@ fn set(nodes: &[u32]) -> BTreeSet<NodeId> {
 impl Knobs {
     pub(in crate::lease::tests) fn draw(rng: &mut Rng) -> Self {
         let eps = rng.pick(&[10_000, 50_000, 100_000, 100_000]);
-        // Half of the clocks at the ends of what is allowed: p slow, voters fast is what W is made
-        // for.
+        // Many runs have clocks at the bounds: a slow p and fast voters are the case for which W is
+        // as long as it is.
         let extreme = rng.percent(60);
         let p = NodeId(u32::try_from(rng.below(NODES as u64)).expect("few"));
         let mut rates: Vec<u64> = Vec::new();
@@ -99,13 +100,13 @@ impl Knobs {
             delay: LEASE / rng.pick(&[100, 20, 5]),
             late: rng.pick(&[0, 5, 20]),
             replication: LEASE / rng.pick(&[20, 8, 3]),
-            mishaps: LEASE / rng.pick(&[1, 2, 5]) * 2,
+            fault_interval: LEASE / rng.pick(&[1, 2, 5]) * 2,
             sleeps: rng.percent(30),
             first,
             target: rng.percent(65).then(|| set(target)),
             client_at_node: rng.percent(50),
-            untold: rng.percent(60),
-            mute: rng.percent(60),
+            forgotten_voters: rng.percent(60),
+            unsuspect_lost: rng.percent(60),
             front_freezes: rng.percent(50),
         }
     }

@@ -1,17 +1,17 @@
-//! What a node keeps is for its own user: who holds what, who may come back, what was promised.
+//! Access to a node's files: only their owner may read and write them.
 
 use std::fs::{DirBuilder, Permissions, set_permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Makes a folder, and those above it, that others cannot look into. One that is there already
-/// stays as it is: its owner may have had reasons.
+/// Makes a folder, and the folders above it, that only its owner can read. The permissions of a
+/// folder that exists already are not changed: its owner may have chosen them.
 pub fn private_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// From now on only its owner reads and writes it.
+/// Lets only the owner read and write a file from now on.
 pub fn private_file(path: &Path) -> io::Result<()> {
     set_permissions(path, Permissions::from_mode(0o600))
 }
@@ -20,9 +20,9 @@ pub fn private_file(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Whatever the mask of the process: nobody else may read.
+    /// Whatever the umask of the process is, no other user may read.
     #[test]
-    fn only_for_its_owner() {
+    fn only_the_owner_may_read() {
         let folder = std::env::temp_dir().join(format!("kgate-private-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         private_folder(&folder).unwrap();

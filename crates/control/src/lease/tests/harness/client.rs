@@ -1,32 +1,32 @@
-//! A client with a child, and the desk of its node: S1 to S4.
+//! A client with a child process, and its session at p: S1 to S4.
 
 use kgate_core::{Span, Time};
 
 use super::clock::Real;
 
-/// Who kills.
+/// The two processes that kill the child: the front and its guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Killer {
+pub(super) enum Watchdog {
     Front,
     Guard,
 }
 
-/// From the client to its node.
+/// A message from the client to p.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Plea {
+pub(super) enum ClientRequest {
     Renew {
         session: u64,
         sent: Time,
     },
-    /// The whole process tree is gone, or the grant was never used.
+    /// The process tree of the child is gone, or the grant was never used.
     Release {
         grant: u64,
     },
 }
 
-/// From the node to its client.
+/// A message from p to the client.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Word {
+pub(super) enum NodeReply {
     Valid { session: u64, sent: Time, valid_for: Span },
     Grant { session: u64, grant: u64, valid_for: Span },
     Lost { session: u64 },
@@ -38,7 +38,7 @@ pub(super) struct Child {
     pub(super) killed: bool,
 }
 
-/// The client's side.
+/// The client's side of the session.
 pub(super) struct Client {
     pub(super) session: u64,
     /// D, on the client's clock.
@@ -47,11 +47,11 @@ pub(super) struct Client {
     pub(super) frozen_until: Real,
 }
 
-/// The node's side.
-pub(super) struct Desk {
+/// p's side of the session.
+pub(super) struct Server {
     pub(super) session: u64,
     pub(super) open: bool,
-    /// The present grant, if there is one.
+    /// The grant in force, if there is one.
     pub(super) grant: Option<u64>,
     pub(super) grants: u64,
     /// S4: when the client counts as gone, on the node's clock.

@@ -1,8 +1,8 @@
-//! Machines: clocks that run at their own rate, and sleep.
+//! Machines: their clocks run at rates of their own, and they sleep.
 
 use kgate_core::Time;
 
-/// Real time, in nanoseconds, which nobody in the world can read.
+/// Real time in nanoseconds. No simulated process can read it.
 pub(in crate::lease::tests) type Real = u64;
 
 /// A machine's clock: local = offset + real * rate.
@@ -11,10 +11,10 @@ pub(in crate::lease::tests) struct Machine {
     offset: u64,
     /// Parts per million of real time.
     rate: u64,
-    /// It sleeps, or slept last, from then until then.
+    /// When it last fell asleep, and when it wakes.
     pub(in crate::lease::tests) asleep_from: Real,
     pub(in crate::lease::tests) asleep_until: Real,
-    /// What its clock has missed, if clocks stop in suspend.
+    /// The time that its clock has missed, if clocks stop in suspend.
     missed: u64,
 }
 
@@ -35,7 +35,6 @@ impl Machine {
         u64::try_from(real).expect("within the run") + self.missed
     }
 
-    /// Sleeps for a while.
     pub(in crate::lease::tests) fn sleep(&mut self, from: Real, until: Real, clock_stops: bool) {
         (self.asleep_from, self.asleep_until) = (from, until);
         if clock_stops {
