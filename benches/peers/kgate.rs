@@ -27,7 +27,7 @@ impl Sem for Kgate {
 
     async fn release(&mut self) -> Result<()> {
         if let Some(permit) = self.permit.take() {
-            permit.release().await;
+            permit.release().await?;
         }
         Ok(())
     }

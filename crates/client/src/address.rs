@@ -1,47 +1,40 @@
-//! Where a node is, and how one gets there.
+//! Addresses of nodes.
 
 use std::fmt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
-use kgate_api::v1::gates_client::GatesClient;
-use kgate_api::v1::operators_client::OperatorsClient;
-use tokio::net::{TcpStream, UnixStream};
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 
-use crate::credentials::{Bearer, Credentials};
-use crate::line::Note;
-use crate::tls::Tls;
-use crate::{Error, Refusal};
-use kgate_api::v1;
+use crate::credentials::Credentials;
+use crate::{Error, ErrorKind};
 
-/// The API of a node.
-pub(crate) struct Api {
-    pub(crate) gates: GatesClient<InterceptedService<Channel, Bearer>>,
-    pub(crate) operators: OperatorsClient<InterceptedService<Channel, Bearer>>,
-    place: String,
-    note: Note,
-}
+/// The socket of the node that serves all users of a machine.
+const MACHINE_SOCKET: &str = "/run/kgate/node.sock";
 
-impl Api {
-    /// What a node's answer means that is none.
-    pub(crate) fn said_no(&self, status: &tonic::Status) -> Error {
-        said_no(&self.place, &self.note, status)
-    }
-}
-
-/// Where a node is, and how one shows there who one is.
+/// The address of a node, with the credentials to use there.
+///
+/// `HOST:PORT` and `http://HOST:PORT` are plain TCP, `https://HOST:PORT` is TLS, `unix:PATH` is a
+/// Unix socket.
+///
+/// ```
+/// use kgate_client::{Address, Credentials};
+///
+/// let credentials = Credentials { authority: Some("ca.pem".into()), ..Default::default() };
+/// let address: Address = "https://node-0.example:7400".parse()?;
+/// let address = address.with(credentials);
+/// assert_eq!(address.to_string(), "https://node-0.example:7400");
+/// # Ok::<(), kgate_client::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    place: Place,
-    credentials: Credentials,
+    pub(crate) place: Place,
+    pub(crate) credentials: Credentials,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     /// `http://HOST:PORT` or `https://HOST:PORT`.
     Tcp { uri: String, host: String, port: u16, tls: bool },
     /// `unix:PATH`.
@@ -52,49 +45,29 @@ impl FromStr for Address {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::Address(text.to_owned());
+        let invalid = || {
+            let message = format!(
+                "invalid address `{text}`: write https://HOST:PORT, http://HOST:PORT or unix:PATH"
+            );
+            Error::new(ErrorKind::InvalidAddress, message)
+        };
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() {
-                return Err(wrong());
+                return Err(invalid());
             }
-            return Ok(Self {
-                place: Place::Unix(path.into()),
-                credentials: Credentials::default(),
-            });
+            return Ok(Self::unix(path));
         }
         let uri = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let endpoint = Endpoint::from_shared(uri.clone()).map_err(|_| wrong())?;
+        let endpoint = Endpoint::from_shared(uri.clone()).map_err(|_| invalid())?;
         let tls = match endpoint.uri().scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         };
-        let (host, port) = (endpoint.uri().host().ok_or_else(wrong)?, endpoint.uri().port_u16());
+        let (host, port) = (endpoint.uri().host().ok_or_else(invalid)?, endpoint.uri().port_u16());
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let place = Place::Tcp { uri, host, port: port.ok_or_else(wrong)?, tls };
+        let place = Place::Tcp { uri, host, port: port.ok_or_else(invalid)?, tls };
         Ok(Self { place, credentials: Credentials::default() })
-    }
-}
-
-impl TryFrom<&str> for Address {
-    type Error = Error;
-
-    fn try_from(text: &str) -> Result<Self, Error> {
-        text.parse()
-    }
-}
-
-impl TryFrom<&String> for Address {
-    type Error = Error;
-
-    fn try_from(text: &String) -> Result<Self, Error> {
-        text.parse()
-    }
-}
-
-impl From<&Address> for Address {
-    fn from(address: &Address) -> Self {
-        address.clone()
     }
 }
 
@@ -108,12 +81,31 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// The same with these.
+    /// The address of a Unix socket.
+    pub fn unix(path: impl Into<PathBuf>) -> Self {
+        Self { place: Place::Unix(path.into()), credentials: Credentials::default() }
+    }
+
+    /// The node of this machine (`/run/kgate/node.sock`), or the node that `kgate run` started for
+    /// this user; none if neither accepts connections.
+    pub fn local() -> Option<Self> {
+        let sockets = [PathBuf::from(MACHINE_SOCKET), user_directory().join("node.sock")];
+        sockets.into_iter().find(|path| UnixStream::connect(path).is_ok()).map(Self::unix)
+    }
+
+    pub(crate) fn local_or_error() -> Result<Self, Error> {
+        Self::local().ok_or_else(|| {
+            let message = "no kgate node runs on this machine for this user: start one with `kgate node`, or connect to an address";
+            Error::new(ErrorKind::Unreachable, message)
+        })
+    }
+
+    /// The same address with other credentials.
     pub fn with(self, credentials: Credentials) -> Self {
         Self { credentials, ..self }
     }
 
-    /// The Unix socket, if it is one.
+    /// The path of a Unix socket; none for TCP.
     pub fn socket(&self) -> Option<&Path> {
         match &self.place {
             Place::Unix(path) => Some(path),
@@ -121,170 +113,166 @@ impl Address {
         }
     }
 
-    /// Connects, or says why not.
-    pub(crate) async fn connect(&self, within: Duration) -> Result<Api, Error> {
-        let bearer = self.credentials.bearer()?;
-        if bearer.is_there() && self.is_open_to_others() {
-            return Err(Error::Credentials(format!(
-                "a token is not sent in the clear to {self}: anybody on the way could take it; ask by https://"
-            )));
-        }
-        let note = Note::default();
-        let connected = match &self.place {
-            Place::Tcp { uri, tls: false, .. } => {
-                let endpoint = Endpoint::from_shared(uri.clone()).expect("it was looked at");
-                endpoint.tcp_nodelay(true).connect_timeout(within).connect().await
-            }
-            Place::Tcp { uri, host, port, tls: true } => {
-                let mut tls = Some(Tls::load(&self.credentials, host)?);
-                let (host, port, note) = (host.clone(), *port, note.clone());
-                // One connection only: it is this client that dials again.
-                let dial = tower::service_fn(move |_| {
-                    let (tls, host, note) = (tls.take(), host.clone(), note.clone());
-                    async move {
-                        let gone = || std::io::Error::other("the connection is cut");
-                        let tls = tls.ok_or_else(gone)?;
-                        let stream = TcpStream::connect((host.as_str(), port)).await?;
-                        stream.set_nodelay(true)?;
-                        tls.greet(stream, note).await.map(TokioIo::new)
-                    }
-                });
-                let endpoint = Endpoint::from_shared(uri.clone()).expect("it was looked at");
-                endpoint.connect_timeout(within).connect_with_connector(dial).await
-            }
-            Place::Unix(path) => {
-                let path = path.clone();
-                let dial = tower::service_fn(move |_| {
-                    let path = path.clone();
-                    async move { UnixStream::connect(path).await.map(TokioIo::new) }
-                });
-                // A name must be there, and is never looked up.
-                Endpoint::from_static("http://local")
-                    .connect_timeout(within)
-                    .connect_with_connector(dial)
-                    .await
-            }
-        };
-        let no_node = |error| Error::NoNode { address: self.to_string(), why: innermost(&error) };
-        let channel = connected.map_err(no_node)?;
-        let operators = OperatorsClient::with_interceptor(channel.clone(), bearer.clone());
-        let gates = GatesClient::with_interceptor(channel, bearer);
-        Ok(Api { gates, operators, place: self.to_string(), note })
-    }
-
-    /// Whether somebody on the way could read what is sent there.
-    fn is_open_to_others(&self) -> bool {
+    /// Whether others on the network could read what is sent to this address.
+    pub(crate) fn is_cleartext(&self) -> bool {
         match &self.place {
             Place::Unix(_) | Place::Tcp { tls: true, .. } => false,
             Place::Tcp { host, .. } => {
-                let here =
+                let is_loopback =
                     host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-                host != "localhost" && !here
+                host != "localhost" && !is_loopback
             }
         }
     }
 }
 
-fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
-    let text = note.read().unwrap_or_else(|| status.message().to_owned());
-    if let Some(code) = v1::ErrorCode::of_grpc_status(status) {
-        return Error::Refused(Refusal { code, message: text });
+/// The directory for the socket and the slot files of a user's own node: `$XDG_RUNTIME_DIR/kgate`,
+/// else `kgate-UID` in the system's temporary directory.
+pub fn user_directory() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
+        Some(runtime) => PathBuf::from(runtime).join("kgate"),
+        None => {
+            let user = rustix::process::getuid().as_raw();
+            std::env::temp_dir().join(format!("kgate-{user}"))
+        }
     }
-    let why = match status.code() {
-        tonic::Code::Unavailable
-        | tonic::Code::Unknown
-        | tonic::Code::Internal
-        | tonic::Code::Cancelled => {
-            return Error::NoNode {
-                address: place.to_owned(),
-                why: not_understood(place, text, status),
-            };
-        }
-        tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => {
-            v1::ErrorCode::PermissionDenied
-        }
-        tonic::Code::ResourceExhausted => v1::ErrorCode::LimitExceeded,
-        tonic::Code::Aborted => v1::ErrorCode::Conflict,
-        tonic::Code::FailedPrecondition => v1::ErrorCode::NoQuorum,
-        tonic::Code::NotFound => v1::ErrorCode::Unspecified,
-        tonic::Code::DeadlineExceeded => v1::ErrorCode::TimedOut,
-        tonic::Code::InvalidArgument => v1::ErrorCode::BadRequest,
-        tonic::Code::Ok
-        | tonic::Code::AlreadyExists
-        | tonic::Code::OutOfRange
-        | tonic::Code::Unimplemented
-        | tonic::Code::DataLoss => v1::ErrorCode::Unspecified,
-    };
-    Error::Refused(Refusal { code: why, message: text })
 }
 
-/// The other side cut the line, or speaks something else: which port it may be, since the library
-/// cannot know.
-fn not_understood(place: &str, text: String, status: &tonic::Status) -> String {
-    if text != "transport error" && !text.starts_with("h2 protocol error") {
-        return text;
+/// One or more addresses of the nodes of one cluster, in order of preference.
+///
+/// A client connects to the first node that accepts it. Every function that takes `impl
+/// TryInto<Addresses>` accepts a `&str`, a `String`, an [`Address`], and arrays, slices and vectors
+/// of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses(Vec<Address>);
+
+impl Addresses {
+    /// The addresses in order of preference.
+    pub fn iter(&self) -> impl Iterator<Item = &Address> {
+        self.0.iter()
     }
-    let happened = innermost(status);
-    // What this library says of itself tells nobody anything.
-    let happened = if happened.contains(&text) { text } else { happened };
-    let secure = if place.starts_with("http://") { ", and does it want https://?" } else { "?" };
-    format!(
-        "it does not answer as a node ({happened}). Is this its port for clients (`api`), not that for other nodes (`nodes`){secure}"
-    )
+
+    fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, Error> {
+        let all: Vec<Address> =
+            texts.iter().map(|text| text.as_ref().parse()).collect::<Result<_, _>>()?;
+        Self::try_from(all)
+    }
 }
 
-/// What really happened: the words of the innermost error.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut inner = error;
-    while let Some(source) = inner.source() {
-        inner = source;
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(Address::to_string).collect();
+        f.write_str(&all.join(", "))
     }
-    inner.to_string()
+}
+
+impl From<Address> for Addresses {
+    fn from(address: Address) -> Self {
+        Self(vec![address])
+    }
+}
+
+impl From<&Address> for Addresses {
+    fn from(address: &Address) -> Self {
+        address.clone().into()
+    }
+}
+
+impl From<&Addresses> for Addresses {
+    fn from(addresses: &Addresses) -> Self {
+        addresses.clone()
+    }
+}
+
+impl TryFrom<Vec<Address>> for Addresses {
+    type Error = Error;
+
+    fn try_from(addresses: Vec<Address>) -> Result<Self, Error> {
+        if addresses.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidAddress, "no address given"));
+        }
+        Ok(Self(addresses))
+    }
+}
+
+impl TryFrom<&str> for Addresses {
+    type Error = Error;
+
+    fn try_from(text: &str) -> Result<Self, Error> {
+        Self::parse(&[text])
+    }
+}
+
+impl TryFrom<String> for Addresses {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        Self::parse(&[text])
+    }
+}
+
+impl TryFrom<&String> for Addresses {
+    type Error = Error;
+
+    fn try_from(text: &String) -> Result<Self, Error> {
+        Self::parse(&[text])
+    }
+}
+
+impl<T: AsRef<str>, const N: usize> TryFrom<[T; N]> for Addresses {
+    type Error = Error;
+
+    fn try_from(texts: [T; N]) -> Result<Self, Error> {
+        Self::parse(&texts)
+    }
+}
+
+impl<T: AsRef<str>> TryFrom<&[T]> for Addresses {
+    type Error = Error;
+
+    fn try_from(texts: &[T]) -> Result<Self, Error> {
+        Self::parse(texts)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What is an address, with and without its scheme, and what is not.
+    /// An address is parsed with and without its scheme; anything else is refused.
     #[test]
-    fn addresses() {
-        let read = |text: &str| text.parse::<Address>().map(|address| address.to_string());
-        assert_eq!(read("http://a:1"), Ok("http://a:1".into()));
-        assert_eq!(read("https://[::1]:1"), Ok("https://[::1]:1".into()));
-        assert_eq!(read("127.0.0.1:7400"), Ok("http://127.0.0.1:7400".into()));
-        assert_eq!(read("unix:/run/k"), Ok("unix:/run/k".into()));
-        for wrong in ["", "unix:", "http://a", "https://a", "ftp://a:1", "a b:1"] {
-            assert_eq!(read(wrong), Err(Error::Address(wrong.into())), "{wrong}");
+    fn addresses_are_parsed() {
+        let parse = |text: &str| text.parse::<Address>().map(|address| address.to_string());
+        assert_eq!(parse("http://a:1"), Ok("http://a:1".into()));
+        assert_eq!(parse("https://[::1]:1"), Ok("https://[::1]:1".into()));
+        assert_eq!(parse("127.0.0.1:7400"), Ok("http://127.0.0.1:7400".into()));
+        assert_eq!(parse("unix:/run/k"), Ok("unix:/run/k".into()));
+        for invalid in ["", "unix:", "http://a", "https://a", "ftp://a:1", "a b:1"] {
+            let error = parse(invalid).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidAddress, "{invalid}");
         }
     }
 
-    /// A line that is cut, or not understood, is told with what to look at; words of a node stay as
-    /// they are.
+    /// Several addresses keep their order; an empty list is refused.
     #[test]
-    fn what_is_not_understood() {
-        let said = |place: &str, text: &str| {
-            not_understood(place, text.into(), &tonic::Status::unknown(text))
-        };
-        for text in ["transport error", "h2 protocol error: http2 error"] {
-            let told = said("http://127.0.0.1:7401", text);
-            assert!(told.contains("(`nodes`)") && told.contains("https://"), "{told}");
-            assert!(!said("https://127.0.0.1:7401", text).contains("want https"));
-        }
-        assert_eq!(said("http://127.0.0.1:7401", "this node is stopping"), "this node is stopping");
+    fn lists_of_addresses_are_parsed() {
+        let addresses = Addresses::try_from(["a:1", "unix:/b"]).unwrap();
+        assert_eq!(addresses.to_string(), "http://a:1, unix:/b");
+        let error = Addresses::try_from([""; 0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidAddress);
     }
 
-    /// Where others could read what is sent: a token goes nowhere there.
+    /// A token is sent only where nobody else on the network can read it.
     #[test]
-    fn who_could_read_a_token() {
-        let open = |text: &str| text.parse::<Address>().unwrap().is_open_to_others();
+    fn cleartext_addresses_are_known() {
+        let is_cleartext = |text: &str| text.parse::<Address>().unwrap().is_cleartext();
         for address in ["http://10.0.0.1:1", "db.example:1", "http://localhost.evil:1"] {
-            assert!(open(address), "{address}");
+            assert!(is_cleartext(address), "{address}");
         }
         for address in
             ["https://10.0.0.1:1", "127.0.0.1:1", "http://[::1]:1", "localhost:1", "unix:/a"]
         {
-            assert!(!open(address), "{address}");
+            assert!(!is_cleartext(address), "{address}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a client shows who it is, and knows its node: files for TLS, and a token.
+//! Credentials: files for TLS, and a token.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,51 +7,63 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
-use crate::Error;
+use crate::{Error, ErrorKind};
 
-/// How a client shows who it is. Files are read anew for each connection, so that new ones count
-/// without a restart.
+/// How a client proves its identity and verifies its node.
+///
+/// Files are read again for each connection, so that renewed files take effect without a restart.
+///
+/// ```
+/// use kgate_client::Credentials;
+///
+/// let credentials = Credentials {
+///     authority: Some("ca.pem".into()),
+///     token_file: Some("token".into()),
+///     ..Credentials::default()
+/// };
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The certificate of the authority that signs the certificates of nodes; needed for
+    /// The certificate of the authority that signs the nodes' certificates; required for
     /// `https://`.
     pub authority: Option<PathBuf>,
-    /// The certificate of this client.
+    /// The certificate of this client, in PEM form.
     pub certificate: Option<PathBuf>,
-    /// Its private key.
+    /// The private key of `certificate`.
     pub key: Option<PathBuf>,
-    /// A file with a token.
+    /// A file that holds a token.
     pub token_file: Option<PathBuf>,
-    /// The name that the node's certificate must tolerate; the host of its address, if none.
+    /// The name in the node's certificate; the host of its address, if absent.
     pub server_name: Option<String>,
 }
 
 impl Credentials {
-    /// The token as a header, if there is one.
+    /// The token as a header, if there is a token.
     pub(crate) fn bearer(&self) -> Result<Bearer, Error> {
         let Some(path) = &self.token_file else { return Ok(Bearer(None)) };
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(path, error.to_string()))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| bad_file(path, error.to_string()))?;
         let token = text.trim();
-        let fits = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
         let header =
-            fits.then(|| format!("Bearer {token}").parse::<MetadataValue<Ascii>>().ok()).flatten();
-        let text = "it does not hold a token: one line of visible ASCII characters without spaces";
-        let mut header = header.ok_or_else(|| wrong(path, text.into()))?;
+            is_token.then(|| format!("Bearer {token}").parse::<MetadataValue<Ascii>>().ok());
+        let message = "not a token: write one line of visible ASCII characters without spaces";
+        let mut header = header.flatten().ok_or_else(|| bad_file(path, message))?;
         header.set_sensitive(true);
         Ok(Bearer(Some(header)))
     }
 }
 
-pub(crate) fn wrong(path: &Path, why: String) -> Error {
-    Error::Credentials(format!("{}: {why}", path.display()))
+pub(crate) fn bad_file(path: &Path, reason: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::Credentials, format!("{}: {reason}", path.display()))
 }
 
-/// Puts the token into every request. It is shown to nobody else.
+/// Adds the token to each request. `Debug` does not show it.
 #[derive(Clone)]
 pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
 
 impl Bearer {
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn is_present(&self) -> bool {
         self.0.is_some()
     }
 }
@@ -75,8 +87,8 @@ impl Interceptor for Bearer {
 mod tests {
     use super::*;
 
-    /// A token is one word of a file; what is none is refused with the file, and no way of looking
-    /// at it shows it.
+    /// A token is one word in a file. Anything else is refused with the file's name, and `Debug`
+    /// never shows the token.
     #[test]
     fn tokens() {
         let path = std::env::temp_dir().join(format!("kgate-token-{}", std::process::id()));
@@ -86,15 +98,12 @@ mod tests {
         };
         let bearer = read("hidden\n").unwrap();
         assert!(
-            bearer.is_there() && !format!("{bearer:?} {:?}", bearer.0).contains("hidden"),
+            bearer.is_present() && !format!("{bearer:?} {:?}", bearer.0).contains("hidden"),
             "{bearer:?}"
         );
         for text in ["", "\n", "two words", "caf\u{e9}"] {
             let error = read(text).unwrap_err().to_string();
-            assert!(
-                error.contains("kgate-token-") && error.contains("does not hold a token"),
-                "{error}"
-            );
+            assert!(error.contains("kgate-token-") && error.contains("not a token"), "{error}");
         }
         std::fs::remove_file(&path).unwrap();
         assert!(read_missing(&path).contains("No such file"));

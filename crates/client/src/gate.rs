@@ -1,115 +1,125 @@
-//! Asking for permits of a gate.
+//! Requests for permits of a gate.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio_stream::Stream;
 
-use crate::session::{Command, Wish};
-use crate::{Error, Permit, Refusal, Shared};
-use kgate_api::v1;
+use crate::session::{AcquireOptions, Command};
+use crate::status::Status;
+use crate::{Error, ErrorKind, Permit, Process, Shared};
 
-/// A gate, and how permits of it are asked for.
+/// A gate and the options of a request for one of its permits.
+///
+/// ```no_run
+/// # async fn example(client: kgate_client::Client) -> Result<(), kgate_client::Error> {
+/// use std::time::Duration;
+///
+/// let permit = client.gate("gpu").k(3).timeout(Duration::from_secs(10)).acquire().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
+#[must_use = "a gate does nothing until `acquire`, `try_acquire`, `status` or `watch` is called"]
 pub struct Gate {
     shared: Arc<Shared>,
-    wish: Wish,
+    options: AcquireOptions,
     timeout: Option<Duration>,
 }
 
 impl Gate {
     pub(crate) fn new(shared: Arc<Shared>, gate: String) -> Self {
-        let wish = Wish {
-            gate,
-            permits: 1,
-            k: None,
-            no_wait: false,
-            process: None,
-            margin: Duration::ZERO,
-        };
-        Self { shared, wish, timeout: None }
+        let options = AcquireOptions { gate, ..AcquireOptions::default() };
+        Self { shared, options, timeout: None }
     }
 
-    /// So many permits at once; 1 if this is not called.
-    pub fn permits(mut self, permits: u32) -> Self {
-        self.wish.permits = permits;
+    /// The number of slots that the request takes. Default: 1.
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.options.weight = weight;
         self
     }
 
-    /// The gate must have this k; a new one gets it. Without this its own k counts, and a new one
-    /// has 1.
+    /// The number of slots of the gate. A new gate gets this k; the request fails with
+    /// [`ErrorKind::Conflict`] if the gate exists with another k. Default: the k of the gate, or 1
+    /// for a new gate.
     pub fn k(mut self, k: u32) -> Self {
-        self.wish.k = Some(k);
+        self.options.k = Some(k);
         self
     }
 
-    /// Waits no longer than that.
+    /// Maximum time to wait for the permit. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Whoever gets the permit needs so long to stop: it is handed over only while more than that
-    /// is left of its time, and held back or given back otherwise.
-    pub fn needs(mut self, margin: Duration) -> Self {
-        self.wish.margin = margin;
+    /// The minimum validity of the permit at the moment of the grant: the time that the holder
+    /// needs to stop its work once the permit is lost. A grant with less is withheld until the
+    /// session is renewed, or released. Default: zero.
+    pub fn min_remaining(mut self, min_remaining: Duration) -> Self {
+        self.options.min_remaining = min_remaining;
         self
     }
 
-    /// On behalf of another process: what people are shown.
-    pub fn on_behalf_of(mut self, process: v1::Process) -> Self {
-        self.wish.process = Some(process);
+    /// The process that uses the permit, for people. Default: the process of the session.
+    pub fn process(mut self, process: Process) -> Self {
+        self.options.process = Some(process);
         self
     }
 
-    /// A permit, as soon as there is one. Dropped before that, the request is taken back.
+    /// Waits for a permit. Dropping the future cancels the request.
     pub async fn acquire(self) -> Result<Permit, Error> {
-        let Some(timeout) = self.timeout else { return self.ask().await };
-        match tokio::time::timeout(timeout, self.ask()).await {
-            Ok(permit) => permit,
-            Err(_) => Err(Error::TimedOut(timeout)),
-        }
+        let Some(timeout) = self.timeout else { return self.request().await };
+        tokio::time::timeout(timeout, self.request()).await.unwrap_or_else(|_| {
+            let message = format!("timed out: no permit within {timeout:?}");
+            Err(Error::new(ErrorKind::TimedOut, message))
+        })
     }
 
-    /// A permit if there is one now; none if all are in use.
+    /// Returns a permit if one is free now, and none if all are in use.
     pub async fn try_acquire(mut self) -> Result<Option<Permit>, Error> {
-        self.wish.no_wait = true;
+        self.options.no_wait = true;
         match self.acquire().await {
             Ok(permit) => Ok(Some(permit)),
-            Err(Error::Refused(Refusal { code: v1::ErrorCode::Busy, .. })) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::Busy => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    async fn ask(&self) -> Result<Permit, Error> {
+    /// The status of this gate only. [`Status::gates`] is empty if the gate does not exist.
+    pub async fn status(&self) -> Result<Status, Error> {
+        Status::fetch(&self.shared.addresses, Some(&self.options.gate)).await
+    }
+
+    /// The status of this gate now, and again whenever it changes.
+    pub async fn watch(&self) -> Result<impl Stream<Item = Result<Status, Error>> + use<>, Error> {
+        Status::watch(self.shared.addresses.clone(), Some(&self.options.gate)).await
+    }
+
+    async fn request(&self) -> Result<Permit, Error> {
         let (answer, answered) = oneshot::channel();
-        let gone = || Error::NoNode {
-            address: self.shared.address.to_string(),
-            why: "the session has ended".into(),
-        };
-        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
-        let asked = Command::Acquire(number, self.wish.clone(), answer);
-        self.shared.commands.send(asked).map_err(|_| gone())?;
-        let mut asked = Asked { shared: &self.shared, number, answered: false };
-        let granted = answered.await.map_err(|_| gone())??;
-        asked.answered = true;
-        Ok(Permit::new(self.shared.clone(), self.wish.gate.clone(), granted))
+        let request_id = self.shared.next_request_id();
+        let acquire = Command::Acquire(request_id, self.options.clone(), answer);
+        self.shared.commands.send(acquire).map_err(|_| self.shared.session_ended())?;
+        let mut cancel = CancelOnDrop { shared: &self.shared, request_id: Some(request_id) };
+        let grant = answered.await.map_err(|_| self.shared.session_ended())??;
+        cancel.request_id = None;
+        Ok(Permit::new(self.shared.clone(), self.options.gate.clone(), grant))
     }
 }
 
-/// A request that is under way. Dropped before its answer, it is taken back; so is a permit that
-/// nobody has picked up.
-struct Asked<'a> {
-    shared: &'a Shared,
-    number: u64,
-    answered: bool,
+/// Cancels a request that is dropped before its answer, and releases a permit that was granted
+/// meanwhile.
+pub(crate) struct CancelOnDrop<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) request_id: Option<u64>,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if !self.answered {
-            let _ = self.shared.commands.send(Command::Withdraw(self.number));
+        if let Some(request_id) = self.request_id {
+            let _ = self.shared.commands.send(Command::Cancel(request_id));
         }
     }
 }

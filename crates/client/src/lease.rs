@@ -1,28 +1,28 @@
-//! What a node promises its clients, as its welcome tells it.
+//! The durations of a session, as the node announces them in its welcome.
 
 use std::time::Duration;
 
 use kgate_api::v1::Welcome;
 
-/// How often a node that does not say otherwise is told that its client is alive.
+/// The renewal interval, if the node does not announce one.
 const RENEW: Duration = Duration::from_millis(500);
-/// What a node that does not say otherwise needs of its lease for renewals, two of which may be
-/// lost.
+/// The part of the lease that is reserved for renewals, two of which may be lost, if the node does
+/// not announce `stop_max`.
 const RENEWALS: Duration = Duration::from_millis(1500);
 
-/// For how long permits count, and what that leaves to whoever must stop in time.
+/// How long the permits of a session are valid, and how much time that leaves their holders to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// L: so long at most a permit counts from when the session was renewed last. None where
-    /// permits are bound to processes, not to time.
+    /// L: maximum validity after the last renewal of the session. None if permits are bound to
+    /// processes instead of time.
     pub length: Option<Duration>,
-    /// I_s: how often the session is renewed.
+    /// I_s: the interval at which the client renews the session.
     pub renew_every: Duration,
-    /// G + K: so long whatever is done with a permit may take to stop, from the first notice until
-    /// it is surely over. None where there is no need to.
+    /// G + K: maximum time the holder of a permit may take to stop, from the first notice until its
+    /// death is certain. None if permits are bound to processes.
     pub stop_max: Option<Duration>,
-    /// K: what the node plans with from SIGKILL until a process is surely dead; a part of
-    /// `stop_max`. None if it does not say.
+    /// K: the part of `stop_max` that the node reserves between SIGKILL and the death of a process.
+    /// None if the node does not announce it.
     pub kill: Option<Duration>,
 }
 
@@ -33,15 +33,16 @@ impl Lease {
         let stop_max = welcome.stop_max_ns.map(Duration::from_nanos);
         Self {
             length,
-            // A node's slip must not make its clients spin.
+            // A misconfigured node must not make its clients spin.
             renew_every: renew_every.max(Duration::from_millis(10)),
             stop_max: stop_max.or(length.map(|length| length.saturating_sub(RENEWALS))),
             kill: welcome.kill_ns.map(Duration::from_nanos),
         }
     }
 
-    /// After so long without a word the line is as good as cut; never where time tells nothing.
-    pub(crate) fn silence(self) -> Option<Duration> {
+    /// The silence of the node after which the connection counts as lost. None if permits are
+    /// bound to processes: then silence means nothing.
+    pub(crate) fn max_silence(self) -> Option<Duration> {
         self.length.map(|length| length.max(self.renew_every * 4))
     }
 }
@@ -50,13 +51,13 @@ impl Lease {
 mod tests {
     use super::*;
 
-    /// A node says all of it; one that does not is taken as nodes were before; one without time
-    /// promises without end.
+    /// A welcome with all durations is taken as it is; absent durations get defaults; a welcome
+    /// without a lease means no limit.
     #[test]
-    fn what_a_welcome_means() {
+    fn a_welcome_announces_the_lease() {
         let ms = Duration::from_millis;
         let nanoseconds = |span: u64| Some(span * 1_000_000);
-        let told = Welcome {
+        let welcome = Welcome {
             valid_for_ns: nanoseconds(300),
             lease_ns: nanoseconds(700),
             renew_every_ns: nanoseconds(80),
@@ -70,10 +71,11 @@ mod tests {
             stop_max: Some(ms(230)),
             kill: Some(ms(80)),
         };
-        assert_eq!((Lease::of(&told), lease.silence()), (lease, Some(ms(700))));
-        let before = Lease::of(&Welcome { valid_for_ns: nanoseconds(4000), ..Welcome::default() });
+        assert_eq!((Lease::of(&welcome), lease.max_silence()), (lease, Some(ms(700))));
+        let defaults =
+            Lease::of(&Welcome { valid_for_ns: nanoseconds(4000), ..Welcome::default() });
         assert_eq!(
-            before,
+            defaults,
             Lease {
                 length: Some(ms(4000)),
                 renew_every: ms(500),
@@ -82,7 +84,7 @@ mod tests {
             }
         );
         let endless = Lease::of(&Welcome::default());
-        assert_eq!((endless.length, endless.stop_max, endless.silence()), (None, None, None));
-        assert_eq!(Lease::of(&Welcome { renew_every_ns: Some(0), ..told }).renew_every, ms(10));
+        assert_eq!((endless.length, endless.stop_max, endless.max_silence()), (None, None, None));
+        assert_eq!(Lease::of(&Welcome { renew_every_ns: Some(0), ..welcome }).renew_every, ms(10));
     }
 }

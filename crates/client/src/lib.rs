@@ -1,4 +1,10 @@
-//! The Rust client of a kgate node.
+//! The Rust client of kgate, a distributed semaphore: at most k holders per gate, across all
+//! machines of a cluster.
+//!
+//! # A first permit
+//!
+//! A *gate* is a semaphore with a name and `k` slots. A *permit* is the right to use one of the
+//! slots. [`Client::local`] finds the node of this machine; [`Client::connect`] takes addresses.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), kgate_client::Error> {
@@ -6,17 +12,61 @@
 //!
 //! let client = Client::connect("http://127.0.0.1:7400").await?;
 //! let permit = client.gate("gpu").k(3).acquire().await?;
-//! println!("slot {:?}, fence {:?}", permit.slots(), permit.fence());
-//! tokio::select! {
-//!     () = async { /* the work */ } => {}
-//!     why = permit.lost() => eprintln!("stop: {why}"),
-//! }
-//! permit.release().await;
+//! println!("slot {:?}, fence {:?}", permit.slots(), permit.fence_hex());
+//! permit.release().await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A node elsewhere is asked by TLS, with a certificate, a token or both:
+//! A dropped [`Permit`] is released, and a dropped `acquire` future is cancelled. So
+//! `tokio::time::timeout` and `select!` work as with any other future; [`Gate::timeout`] and
+//! [`Gate::try_acquire`] are there for convenience.
+//!
+//! # When a permit ends early
+//!
+//! A permit can be lost: the node is unreachable for longer than its lease, an operator evicts it,
+//! or this process was suspended. Its slot may then be granted to another holder. The holder must
+//! stop at that moment:
+//!
+//! ```no_run
+//! # async fn train() {}
+//! # async fn example(permit: kgate_client::Permit) -> Result<(), kgate_client::Error> {
+//! tokio::select! {
+//!     () = train() => {}
+//!     reason = permit.lost() => eprintln!("stopping: {reason}"),
+//! }
+//! permit.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Work that needs time to stop asks for it with [`Gate::min_remaining`]. A resource that must not
+//! depend on timing at all checks the *fence* of each access: see [`Fences`].
+//!
+//! # Sessions
+//!
+//! A [`Client`] has one session with one node. A background task renews the session; its permits
+//! are valid for a limited time, measured from the instant at which the last answered renewal was
+//! *sent*. When the connection is lost the task reconnects and resumes the session: permits stay
+//! valid, and waiting requests are sent again. Clones of a client share its session; the session
+//! ends when the last clone and the last permit are dropped.
+//!
+//! # Several nodes
+//!
+//! Give the addresses of several nodes, in order of preference. The client connects to the first
+//! one that accepts it.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), kgate_client::Error> {
+//! # use kgate_client::Client;
+//! let client = Client::connect(["db-0.example:7400", "db-1.example:7400"]).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # TLS and tokens
+//!
+//! A node on another machine is asked over TLS, with a certificate, a token or both:
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), kgate_client::Error> {
@@ -34,51 +84,80 @@
 //! # }
 //! ```
 //!
-//! A [`Client`] has one session with one node. It tells the node again and again that it is alive,
-//! and knows until when its permits surely count: from when it *sent* its last word that was
-//! answered. A permit that is dropped is given back; a wait that is dropped is taken back. When the
-//! connection is cut the session goes on by another one, and nobody notices unless it takes too
-//! long.
+//! # Errors
+//!
+//! Every operation returns [`Error`]. Its [`kind`](Error::kind) is for programs, its text for
+//! people:
+//!
+//! ```no_run
+//! # async fn example(client: kgate_client::Client) -> Result<(), kgate_client::Error> {
+//! use kgate_client::ErrorKind;
+//!
+//! match client.gate("gpu").acquire().await {
+//!     Ok(permit) => permit.release().await?,
+//!     Err(error) if error.kind() == ErrorKind::NoQuorum => eprintln!("retry later: {error}"),
+//!     Err(error) => return Err(error),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # More
+//!
+//! - [`Client::durable`]: permits that survive the end of their process and the failure of their
+//!   node;
+//! - [`Client::status`], [`Client::watch`], [`Gate::status`]: holders and queues;
+//! - [`Admin`]: members, evictions, another k;
+//! - [`blocking`]: the same client without `async`.
 #![forbid(unsafe_code)]
 
 mod address;
+mod admin;
+pub mod blocking;
+mod connection;
 mod credentials;
+mod durable;
 mod error;
 mod fences;
 mod gate;
-mod hand;
-mod kept;
 mod lease;
-mod line;
-mod operators;
 mod permit;
+mod permit_table;
+mod process;
 mod session;
 mod status;
 mod tls;
+mod tls_stream;
+mod transport;
 
-pub use address::Address;
+pub use address::{Address, Addresses, user_directory};
+pub use admin::{
+    Admin, GateChange, Joined, Member, MemberRole, MemberState, Members, Operation, PermitSelector,
+    SetGate,
+};
+pub use connection::SessionToken;
 pub use credentials::Credentials;
-pub use error::{Error, Refusal};
-pub use fences::{Fences, Stale};
+pub use durable::{DurableGate, DurablePermit, DurableToken};
+pub use error::{Error, ErrorKind};
+pub use fences::{Fences, StaleFence};
 pub use gate::Gate;
-pub use kept::{Kept, KeptWish};
 pub use kgate_api::LeaseInstant;
-pub use kgate_api::v1 as api;
 pub use lease::Lease;
-pub use operators::Operators;
-pub use permit::Permit;
-pub use session::Ticket;
+pub use permit::{LostReason, Permit};
+pub use process::Process;
+pub use status::{ClientStatus, DurablePermitStatus, GateStatus, NodeLease, Policy, Status};
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use kgate_api::v1;
 use tokio::sync::{mpsc, watch};
+use tokio_stream::Stream;
 
 use session::{Command, Session};
 
-/// A session with a node. Clones share it; it ends when the last of them and of its permits is
-/// gone.
+/// A session with a node. Clones share the session; it ends when the last clone and the last permit
+/// are dropped.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -86,104 +165,134 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Shared {
-    address: Address,
+    addresses: Addresses,
     commands: mpsc::UnboundedSender<Command>,
-    until: watch::Receiver<LeaseInstant>,
+    valid_until: watch::Receiver<LeaseInstant>,
     node: u32,
-    ticket: watch::Receiver<Ticket>,
+    token: watch::Receiver<SessionToken>,
     lease: watch::Receiver<Lease>,
-    /// How many requests there were.
+    /// The number of requests so far.
     requests: AtomicU64,
 }
 
-impl Client {
-    /// Begins a session with the node at `address`: `https://HOST:PORT`, `http://HOST:PORT` or
-    /// `unix:PATH`; or an [`Address`] with [`Credentials`].
-    pub async fn connect<A>(address: A) -> Result<Self, Error>
-    where
-        A: TryInto<Address>,
-        Error: From<A::Error>,
-    {
-        Self::connect_for(address, this_process()).await
+impl Shared {
+    fn next_request_id(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The same, on behalf of another process: what people are shown.
-    pub async fn connect_for<A>(address: A, process: v1::Process) -> Result<Self, Error>
+    fn session_ended(&self) -> Error {
+        Error::unreachable(&self.addresses, "the session has ended")
+    }
+}
+
+impl Client {
+    /// Opens a session with the first node that accepts it. See [`Address`] for the forms of an
+    /// address.
+    ///
+    /// The session belongs to a background task of the current tokio runtime.
+    pub async fn connect<A>(addresses: A) -> Result<Self, Error>
     where
-        A: TryInto<Address>,
+        A: TryInto<Addresses>,
         Error: From<A::Error>,
     {
-        let address: Address = address.try_into()?;
+        Self::connect_as(addresses, Process::current()).await
+    }
+
+    /// As [`connect`](Self::connect), with the description of another process: `kgate status` shows
+    /// it as the holder.
+    pub async fn connect_as<A>(addresses: A, process: Process) -> Result<Self, Error>
+    where
+        A: TryInto<Addresses>,
+        Error: From<A::Error>,
+    {
+        let addresses: Addresses = addresses.try_into()?;
         let (commands, received) = mpsc::unbounded_channel();
-        let (session, opened) = Session::open(address.clone(), process, received, None).await?;
+        let (session, view) = Session::open(&addresses, process, received).await?;
         tokio::spawn(session.run());
         let shared = Shared {
-            address,
+            addresses,
             commands,
-            until: opened.until,
-            node: opened.node,
-            ticket: opened.ticket,
-            lease: opened.lease,
+            valid_until: view.valid_until,
+            node: view.node,
+            token: view.token,
+            lease: view.lease,
             requests: AtomicU64::new(0),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Ends a session whose process is dead, by its ticket: all that it held is freed. Only after
-    /// whatever it did is over.
-    pub async fn end<A>(address: A, ticket: Ticket) -> Result<(), Error>
-    where
-        A: TryInto<Address>,
-        Error: From<A::Error>,
-    {
-        let address: Address = address.try_into()?;
-        let (commands, received) = mpsc::unbounded_channel();
-        let (session, _) =
-            Session::open(address, v1::Process::default(), received, Some(ticket)).await?;
-        let _ = commands.send(Command::Bye);
-        session.run().await;
-        Ok(())
+    /// Opens a session with the node of this machine, or with the node that `kgate run` started for
+    /// this user. See [`Address::local`].
+    pub async fn local() -> Result<Self, Error> {
+        Self::connect(Address::local_or_error()?).await
     }
 
-    /// A gate, by its name.
+    /// Drops this handle and waits until the session has ended. The session ends when all clones of
+    /// the client and all permits are dropped. Without this call a runtime that shuts down may not
+    /// tell the node, which then frees the session when it expires.
+    pub async fn close(self) {
+        let mut session = self.shared.token.clone();
+        drop(self);
+        while session.changed().await.is_ok() {}
+    }
+
+    /// Ends the session of another process, and frees its slots. Call it only after that process
+    /// and all the work that its permits protected have ended.
+    pub async fn end_session(address: Address, token: SessionToken) -> Result<(), Error> {
+        Session::end_other(address, token).await
+    }
+
+    /// A gate, to acquire permits.
     pub fn gate(&self, name: impl Into<String>) -> Gate {
         Gate::new(self.shared.clone(), name.into())
     }
 
-    /// The node's number.
+    /// A gate, to acquire durable permits.
+    pub fn durable(&self, name: impl Into<String>) -> DurableGate {
+        DurableGate::new(self.shared.clone(), name.into())
+    }
+
+    /// Renews a durable permit: its TTL starts again when this request is sent. Returns the TTL.
+    pub async fn renew(&self, token: DurableToken) -> Result<Option<Duration>, Error> {
+        self.shared.renew_durable(token).await
+    }
+
+    /// Releases a durable permit. Release is idempotent; the result is false if the permit was not
+    /// held any more, because it had expired, been evicted or been released before.
+    pub async fn release(&self, token: DurableToken) -> Result<bool, Error> {
+        self.shared.release_durable(token).await
+    }
+
+    /// The status of all gates that this client may see.
+    pub async fn status(&self) -> Result<Status, Error> {
+        Status::fetch(&self.shared.addresses, None).await
+    }
+
+    /// The status of all gates now, and again whenever it changes.
+    pub async fn watch(&self) -> Result<impl Stream<Item = Result<Status, Error>> + use<>, Error> {
+        Status::watch(self.shared.addresses.clone(), None).await
+    }
+
+    /// The ID of the node.
     pub fn node(&self) -> u32 {
         self.shared.node
     }
 
-    /// Until when the permits of this session surely count, as of now; it changes with every answer
-    /// of the node.
-    pub fn until(&self) -> watch::Receiver<LeaseInstant> {
-        self.shared.until.clone()
+    /// Until when the permits of this session are valid. The value changes with each answered
+    /// renewal.
+    pub fn valid_until(&self) -> watch::Receiver<LeaseInstant> {
+        self.shared.valid_until.clone()
     }
 
-    /// What the node promises: for how long permits count, and how long whoever holds one may take
-    /// to stop.
+    /// The durations that the node announced: how long permits are valid, and how much time their
+    /// holders have to stop.
     pub fn lease(&self) -> Lease {
         *self.shared.lease.borrow()
     }
 
-    /// By which somebody else can end this session if this process dies.
-    pub fn ticket(&self) -> Ticket {
-        *self.shared.ticket.borrow()
+    /// The token with which another process can [end](Self::end_session) this session if this
+    /// process dies.
+    pub fn session_token(&self) -> SessionToken {
+        *self.shared.token.borrow()
     }
-}
-
-/// This process, as people are shown it.
-pub fn this_process() -> v1::Process {
-    let command: Vec<String> =
-        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    process(std::process::id(), &command.join(" "))
-}
-
-/// A process of this machine and user.
-pub fn process(pid: u32, command: &str) -> v1::Process {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let user =
-        std::env::var("USER").unwrap_or_else(|_| rustix::process::getuid().as_raw().to_string());
-    v1::Process { pid, host, user, command: command.to_owned() }
 }

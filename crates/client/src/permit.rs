@@ -1,4 +1,4 @@
-//! A permit in hand.
+//! A permit and the ways in which it ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,133 +7,174 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use crate::session::Command;
-use crate::{LeaseInstant, Shared};
+use crate::{Error, LeaseInstant, Shared};
 
-/// What a session was granted.
+/// A grant of the node, as the session hands it to its client.
 #[derive(Debug)]
-pub(crate) struct Granted {
-    pub(crate) number: u64,
+pub(crate) struct Grant {
+    pub(crate) request_id: u64,
     pub(crate) slots: Vec<u32>,
     pub(crate) fence: Option<u128>,
     pub(crate) k: u32,
-    /// Why it no longer counts, once it does not.
-    pub(crate) lost: watch::Receiver<Option<String>>,
+    /// Why the permit is no longer valid, once it is not.
+    pub(crate) lost: watch::Receiver<Option<LostReason>>,
 }
 
-/// A permit. Dropped, it is given back.
+/// Why a permit is no longer valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The session was not renewed in time: the node was unreachable, or this process was
+    /// suspended.
+    Expired,
+    /// The node revoked the permit, for example because it lost its lease or an operator evicted
+    /// it. The text is the node's.
+    Revoked(String),
+    /// The node does not know the session any more. The text says why.
+    SessionLost(String),
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired => f.write_str("expired: the node did not renew the session in time"),
+            Self::Revoked(message) => write!(f, "revoked by the node: {message}"),
+            Self::SessionLost(message) => write!(f, "session lost: {message}"),
+        }
+    }
+}
+
+/// A permit of a gate. Dropping it releases it.
+///
+/// A permit is valid until [`remaining`](Self::remaining) is zero or the node revokes it; then
+/// [`lost`](Self::lost) returns. The holder must stop its protected work at that moment. The slot
+/// is freed when the holder releases the permit, or when its session has certainly expired.
 pub struct Permit {
     shared: Arc<Shared>,
     gate: String,
-    granted: Granted,
+    grant: Grant,
 }
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Granted { slots, k, .. } = &self.granted;
-        write!(
-            f,
-            "Permit {{ gate: {:?}, slots: {slots:?}, fence: {:?}, k: {k} }}",
-            self.gate,
-            self.fence_text()
-        )
+        f.debug_struct("Permit")
+            .field("gate", &self.gate)
+            .field("slots", &self.grant.slots)
+            .field("fence", &self.fence_hex())
+            .field("k", &self.grant.k)
+            .finish()
     }
 }
 
-/// Sleep is counted by a clock that stops while the machine is suspended: the lease clock is looked
-/// at as often.
-const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which [`Permit::lost`] reads the lease clock. The clock of timers stops while
+/// the machine is suspended; the lease clock does not.
+const CLOCK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Permit {
-    pub(crate) fn new(shared: Arc<Shared>, gate: String, granted: Granted) -> Self {
-        Self { shared, gate, granted }
+    pub(crate) fn new(shared: Arc<Shared>, gate: String, grant: Grant) -> Self {
+        Self { shared, gate, grant }
     }
 
-    /// Of which gate.
+    /// The name of the gate.
     pub fn gate(&self) -> &str {
         &self.gate
     }
 
-    /// Its slots, below k; none where the gate's protocol does not number them.
+    /// The slots of the permit, each below k; empty if the gate's protocol does not number slots.
     pub fn slots(&self) -> &[u32] {
-        &self.granted.slots
+        &self.grant.slots
     }
 
-    /// Its fence: greater than that of everybody who had one of its slots before. None where the
-    /// gate's protocol has none.
+    /// The fence: greater than the fence of every earlier holder of any of these slots. None if
+    /// the gate's protocol has no fences. See [`Fences`](crate::Fences).
     pub fn fence(&self) -> Option<u128> {
-        self.granted.fence
+        self.grant.fence
     }
 
-    /// The fence as 32 hexadecimal digits, whose order is that of the numbers.
-    pub fn fence_text(&self) -> Option<String> {
-        self.granted.fence.map(|fence| format!("{fence:032x}"))
+    /// The fence as 32 hexadecimal digits, which sort like the numbers.
+    pub fn fence_hex(&self) -> Option<String> {
+        self.grant.fence.map(|fence| format!("{fence:032x}"))
     }
 
-    /// The gate's k when it was granted.
+    /// The gate's k at the time of the grant.
     pub fn k(&self) -> u32 {
-        self.granted.k
+        self.grant.k
     }
 
-    /// Through which node.
+    /// The ID of the node that granted the permit.
     pub fn node(&self) -> u32 {
         self.shared.node
     }
 
-    /// For how long it surely counts from now on, if the node is not heard again; without end where
-    /// permits are bound to processes.
+    /// How long the permit is valid from now on if the node is not heard again. Without limit
+    /// (centuries) if the node binds permits to processes instead of time.
     pub fn remaining(&self) -> Duration {
-        if self.granted.lost.borrow().is_some() {
+        if self.grant.lost.borrow().is_some() {
             return Duration::ZERO;
         }
-        self.shared.until.borrow().after(LeaseInstant::now())
+        self.shared.valid_until.borrow().after(LeaseInstant::now())
     }
 
-    /// It is bound to a lock that its holder has taken: it counts for as long as that is held,
-    /// whatever becomes of the node. For nodes that look at such locks.
-    pub fn bind(&self) {
-        let _ = self.shared.commands.send(Command::Bind(self.granted.number));
+    /// Declares that the holder has locked the slot's file on this machine. From now on the permit
+    /// is valid as long as the lock is held, whatever happens to the node. Only for nodes that
+    /// check such locks (`slot_files` in the configuration).
+    pub fn bind_to_lock(&self) {
+        let _ = self.shared.commands.send(Command::BindToLock(self.grant.request_id));
     }
 
-    /// Whether it no longer counts.
+    /// Whether the permit is no longer valid.
     pub fn is_lost(&self) -> bool {
-        self.granted.lost.borrow().is_some() || self.is_late()
+        self.grant.lost.borrow().is_some() || self.has_expired()
     }
 
-    /// Its time has passed, whatever the session is busy with.
-    fn is_late(&self) -> bool {
-        *self.shared.until.borrow() <= LeaseInstant::now()
+    /// The session's validity has ended, even if its task has not noticed yet.
+    fn has_expired(&self) -> bool {
+        *self.shared.valid_until.borrow() <= LeaseInstant::now()
     }
 
-    /// Waits until it no longer counts, and says why: whatever was done with it must stop.
-    pub async fn lost(&self) -> String {
-        let (mut lost, mut until) = (self.granted.lost.clone(), self.shared.until.clone());
+    /// Waits until the permit is no longer valid and returns the reason. The holder must stop its
+    /// protected work, and then release or drop the permit.
+    ///
+    /// The future may be dropped and polled anew at any time (it is cancel safe).
+    pub async fn lost(&self) -> LostReason {
+        let (mut lost, mut valid_until) =
+            (self.grant.lost.clone(), self.shared.valid_until.clone());
         loop {
-            let left = until.borrow_and_update().after(LeaseInstant::now());
+            let left = valid_until.borrow_and_update().after(LeaseInstant::now());
             if left.is_zero() {
-                return "its node was not heard in time".into();
+                return lost.borrow().clone().unwrap_or(LostReason::Expired);
             }
-            // The session may be dialling when the time is over: nobody waits for that.
+            // The session may be reconnecting when the validity ends: do not wait for it.
             tokio::select! {
-                why = lost.wait_for(Option::is_some) => {
-                    return why.ok().and_then(|why| why.clone()).unwrap_or_else(|| "the session has ended".into());
+                reason = lost.wait_for(Option::is_some) => {
+                    let ended = || LostReason::SessionLost("the session has ended".into());
+                    return reason.ok().and_then(|reason| reason.clone()).unwrap_or_else(ended);
                 }
-                Ok(()) = until.changed() => {}
-                () = tokio::time::sleep(left.min(LOOK)) => {}
+                Ok(()) = valid_until.changed() => {}
+                () = tokio::time::sleep(left.min(CLOCK_INTERVAL)) => {}
             }
         }
     }
 
-    /// Gives it back, and waits until the node has heard of it.
-    pub async fn release(self) {
-        let (done, heard) = oneshot::channel();
-        let _ = self.shared.commands.send(Command::Release(self.granted.number, Some(done)));
-        let _ = heard.await;
-        // The drop that follows releases it once more, which is nothing.
+    /// Releases the permit and waits until the node confirms it.
+    ///
+    /// Release is idempotent, and it succeeds even if the permit was lost before. An error means
+    /// that the node could not be told: it frees the slots when the session expires.
+    pub async fn release(self) -> Result<(), Error> {
+        let (done, confirmed) = oneshot::channel();
+        let release = Command::Release(self.grant.request_id, Some(done));
+        let unreachable = || {
+            let cause = "the session has ended; the slots are freed when it expires";
+            Error::unreachable(&self.shared.addresses, cause)
+        };
+        self.shared.commands.send(release).map_err(|_| unreachable())?;
+        confirmed.await.map_err(|_| unreachable())
+        // `drop` sends a second release, which has no effect.
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let _ = self.shared.commands.send(Command::Release(self.granted.number, None));
+        let _ = self.shared.commands.send(Command::Release(self.grant.request_id, None));
     }
 }

@@ -1,364 +1,384 @@
 //! The session: one task that talks to the node for all permits of a client.
 //!
-//! It says `Renew` as often as the node wants and counts from when it said so (rule S1 of the
-//! leases). When the connection is cut it dials again and goes on with its session by its secret
-//! (S5); whoever waited is asked for anew, which the node has forgotten, and permits are kept. When
-//! its time passes before the node is heard again, all permits are lost, whatever the node may
-//! think; whoever waits looks for the node a while longer. What it has in hand is in `hand.rs`.
+//! The task renews the session at the interval that the node asks for, and measures the validity
+//! from the instant at which it sent the renewal (rule S1 of the leases). When the connection is
+//! lost, the task reconnects and resumes the session with its secret (S5): waiting requests, which
+//! the node has forgotten, are sent again, and permits stay. When the validity ends before the node
+//! is heard again, all permits are lost, even if the node does not agree; waiting requests keep
+//! looking for the node for [`RECONNECT_TIMEOUT`]. The permits are in `permit_table.rs`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use kgate_api::v1;
-use kgate_api::v1::client_message::Message as Say;
-use kgate_api::v1::server_message::Message as Told;
+use kgate_api::v1::client_message::Message as ClientMessage;
+use kgate_api::v1::server_message::Message as ServerMessage;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
 
-use crate::hand::{Hand, Taken};
-use crate::permit::Granted;
-use crate::{Address, Error, Lease, LeaseInstant, Refusal};
+use crate::connection::{Connection, Opened, SessionToken, valid_until};
+use crate::durable::{DurableCall, DurableReply};
+use crate::permit::{Grant, LostReason};
+use crate::permit_table::{GrantOutcome, PermitTable};
+use crate::{Address, Addresses, Error, ErrorKind, Lease, LeaseInstant, Process};
 
-/// How long a node that is gone is looked for, by those who wait.
-const LOOK: Duration = Duration::from_secs(10);
-/// How long a grant is held back where the node does not say how long its leases are.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// How long a node may take to accept a connection and to answer the first word.
-const CONNECT: Duration = Duration::from_secs(3);
-/// How long after a cut the first new attempt is made; later ones wait longer, up to the last.
-const AGAIN: [Duration; 4] = [
+/// How long the task looks for a node that is gone while requests wait.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a grant is withheld if the node does not say how long its leases are.
+const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(4);
+/// The pauses before the first attempts to reconnect; the last one repeats.
+const RECONNECT_PAUSES: [Duration; 4] = [
     Duration::from_millis(10),
     Duration::from_millis(50),
     Duration::from_millis(200),
     Duration::from_millis(500),
 ];
-/// So much may be said that the node has not read.
-const UNREAD: usize = 256;
 
-/// What a client wants.
+/// What a client asks a gate for.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct AcquireOptions {
     pub(crate) gate: String,
-    pub(crate) permits: u32,
+    pub(crate) weight: u32,
     pub(crate) k: Option<u32>,
     pub(crate) no_wait: bool,
-    pub(crate) process: Option<v1::Process>,
-    /// Whoever gets it needs so long to stop.
-    pub(crate) margin: Duration,
+    pub(crate) process: Option<Process>,
+    /// The time that the holder needs to stop.
+    pub(crate) min_remaining: Duration,
 }
 
-pub(crate) type Answer = oneshot::Sender<Result<Granted, Error>>;
+impl Default for AcquireOptions {
+    fn default() -> Self {
+        let (gate, min_remaining) = (String::new(), Duration::ZERO);
+        Self { gate, weight: 1, k: None, no_wait: false, process: None, min_remaining }
+    }
+}
 
-/// What is asked of the task.
+/// The way back to the client that waits for a permit.
+pub(crate) type Answer = oneshot::Sender<Result<Grant, Error>>;
+
+/// A request that waits for its grant.
+#[derive(Debug)]
+pub(crate) struct PendingAcquire {
+    pub(crate) options: AcquireOptions,
+    pub(crate) answer: Answer,
+}
+
+/// A command to the task. Numbers are request IDs.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Acquire(u64, Wish, Answer),
-    Withdraw(u64),
+    Acquire(u64, AcquireOptions, Answer),
+    /// The client does not wait any more: cancel the request, release its permit.
+    Cancel(u64),
     Release(u64, Option<oneshot::Sender<()>>),
-    Bind(u64),
-    Bye,
+    BindToLock(u64),
+    Durable(u64, DurableCall),
+    End,
 }
 
-/// A session's name and secret: who has them can go on with it, or end it. So a log does not show
-/// the secret.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Ticket {
-    /// Its name.
-    pub session: u64,
-    /// Its secret.
-    pub secret: u128,
-}
-
-impl fmt::Debug for Ticket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ticket {{ session: {}, secret: *** }}", self.session)
-    }
-}
-
-impl Ticket {
-    /// As bytes.
-    pub fn to_bytes(self) -> [u8; 24] {
-        let mut bytes = [0; 24];
-        bytes[..8].copy_from_slice(&self.session.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.secret.to_be_bytes());
-        bytes
-    }
-
-    /// From bytes; none if they are no ticket.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (session, secret) = bytes.split_first_chunk::<8>()?;
-        let secret = u128::from_be_bytes(secret.try_into().ok()?);
-        Some(Self { session: u64::from_be_bytes(*session), secret })
-    }
-}
-
-/// What is known once a session is open.
+/// What a client observes of its session.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) until: watch::Receiver<LeaseInstant>,
-    pub(crate) ticket: watch::Receiver<Ticket>,
+pub(crate) struct View {
+    pub(crate) valid_until: watch::Receiver<LeaseInstant>,
+    pub(crate) token: watch::Receiver<SessionToken>,
     pub(crate) lease: watch::Receiver<Lease>,
     pub(crate) node: u32,
 }
 
-/// A stream to the node and back.
-pub(crate) struct Line {
-    pub(crate) say: mpsc::Sender<v1::ClientMessage>,
-    pub(crate) hear: Streaming<v1::ServerMessage>,
-}
-
 /// The session of a client.
 pub(crate) struct Session {
+    /// The node that has the session. Only this node can resume it.
     address: Address,
-    process: v1::Process,
+    process: Process,
     commands: mpsc::UnboundedReceiver<Command>,
-    line: Line,
-    ticket: watch::Sender<Ticket>,
-    until: watch::Sender<LeaseInstant>,
+    connection: Connection,
+    token: watch::Sender<SessionToken>,
+    valid_until: watch::Sender<LeaseInstant>,
     lease: watch::Sender<Lease>,
-    /// When the node was last heard.
-    heard: LeaseInstant,
-    /// When each `Renew` that is not answered was sent.
+    /// When the last message of the node arrived.
+    last_heard: LeaseInstant,
+    /// When each unanswered `Renew` was sent, by sequence number.
     renewals: BTreeMap<u64, LeaseInstant>,
     sequence: u64,
-    waiting: BTreeMap<u64, (Wish, Answer)>,
-    hand: Hand,
+    waiting: BTreeMap<u64, PendingAcquire>,
+    durable_calls: BTreeMap<u64, DurableCall>,
+    permits: PermitTable,
     ending: bool,
 }
 
 impl Session {
-    /// Begins a session, or goes on with one.
+    /// Opens a new session.
     pub(crate) async fn open(
-        address: Address,
-        process: v1::Process,
+        addresses: &Addresses,
+        process: Process,
         commands: mpsc::UnboundedReceiver<Command>,
-        ticket: Option<Ticket>,
-    ) -> Result<(Self, Opened), Error> {
-        let sent = LeaseInstant::now();
-        let (line, welcome) = dial(&address, &process, ticket).await?;
-        let (until, until_seen) = watch::channel(counts_until(sent, welcome.valid_for_ns));
-        let (ticket, ticket_seen) = watch::channel(ticket_of(&welcome)?);
-        let (lease, lease_seen) = watch::channel(Lease::of(&welcome));
+    ) -> Result<(Self, View), Error> {
+        let (address, opened) = Connection::open_any(addresses, &process).await?;
+        Ok(Self::new(address, process, commands, opened))
+    }
+
+    /// Ends the session of `token`, which another process has opened.
+    pub(crate) async fn end_other(address: Address, token: SessionToken) -> Result<(), Error> {
+        let process = Process::default();
+        let opened = Connection::open(&address, &process, Some(token)).await?;
+        let (commands, received) = mpsc::unbounded_channel();
+        let (session, _view) = Self::new(address, process, received, opened);
+        let _ = commands.send(Command::End);
+        session.run().await;
+        Ok(())
+    }
+
+    fn new(
+        address: Address,
+        process: Process,
+        commands: mpsc::UnboundedReceiver<Command>,
+        opened: Opened,
+    ) -> (Self, View) {
+        let Opened { connection, token, welcome, sent } = opened;
+        let (valid_until, valid_until_view) =
+            watch::channel(valid_until(sent, welcome.valid_for_ns));
+        let (token, token_view) = watch::channel(token);
+        let (lease, lease_view) = watch::channel(Lease::of(&welcome));
         let session = Self {
             address,
             process,
             commands,
-            line,
-            ticket,
-            until,
+            connection,
+            token,
+            valid_until,
             lease,
-            heard: LeaseInstant::now(),
+            last_heard: LeaseInstant::now(),
             renewals: BTreeMap::new(),
             sequence: 0,
             waiting: BTreeMap::new(),
-            hand: Hand::default(),
+            durable_calls: BTreeMap::new(),
+            permits: PermitTable::default(),
             ending: false,
         };
-        let opened = Opened {
-            until: until_seen,
-            ticket: ticket_seen,
-            lease: lease_seen,
+        let view = View {
+            valid_until: valid_until_view,
+            token: token_view,
+            lease: lease_view,
             node: welcome.node,
         };
-        Ok((session, opened))
+        (session, view)
     }
 
-    /// Runs until the client is gone and everything was given back.
+    /// Runs until the client is gone and everything is released.
     pub(crate) async fn run(mut self) {
         loop {
-            let cut = self.talk().await;
-            if self.ending && !self.hand.owes() {
+            let cause = self.serve_connection().await;
+            if self.ending && !self.permits.must_release() {
                 return;
             }
-            if let Err(why) = self.dial_again(cut).await {
-                self.lose_everything(&why);
-                return;
+            if let Err(cause) = self.reconnect(cause).await {
+                return self.fail(&cause);
             }
         }
     }
 
-    /// Talks until the line is cut, and says why it was; or until all is over.
-    async fn talk(&mut self) -> String {
+    /// Serves one connection until it is lost, and says why it was.
+    async fn serve_connection(&mut self) -> String {
         let mut renew = tokio::time::interval(self.lease.borrow().renew_every);
-        self.heard = LeaseInstant::now();
         renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.last_heard = LeaseInstant::now();
         loop {
             tokio::select! {
                 biased;
-                told = self.line.hear.message() => match told {
-                    Ok(Some(v1::ServerMessage { message: Some(told) })) => {
-                        self.heard = LeaseInstant::now();
-                        if let Some(why) = self.on_told(told).await {
-                            return why;
-                        }
+                message = self.connection.receive() => {
+                    let message = match message {
+                        Ok(message) => message,
+                        Err(cause) => return cause,
+                    };
+                    self.last_heard = LeaseInstant::now();
+                    if let Some(cause) = self.on_message(message).await {
+                        return cause;
                     }
-                    Ok(Some(v1::ServerMessage { message: None })) => {}
-                    Ok(None) => return "the node has closed the stream".into(),
-                    Err(status) => return status.message().to_owned(),
-                },
+                }
                 command = self.commands.recv(), if !self.ending => match command {
                     Some(command) => self.on_command(command).await,
                     None => self.end().await,
                 },
                 _ = renew.tick() => self.renew().await,
             }
-            self.look_at_the_clock().await;
-            let silence = LeaseInstant::now().after(self.heard);
-            if self.lease.borrow().silence().is_some_and(|most| silence > most) {
-                return "the node was silent for too long".into();
+            self.check_clock().await;
+            let silence = LeaseInstant::now().after(self.last_heard);
+            if self.lease.borrow().max_silence().is_some_and(|max| silence > max) {
+                return "timed out: the node was silent for too long".into();
             }
         }
     }
 
-    /// Time passes: permits are lost, or what was held back is handed over or goes back.
-    async fn look_at_the_clock(&mut self) {
-        let (now, until) = (LeaseInstant::now(), *self.until.borrow());
+    /// Compares the clock with the validity: permits expire; withheld grants are delivered or
+    /// released.
+    async fn check_clock(&mut self) {
+        let (now, until) = (LeaseInstant::now(), *self.valid_until.borrow());
         if until <= now {
-            self.hand.time_is_over("its node was not heard in time");
+            self.permits.expire();
         }
-        for number in self.hand.settle(now, until) {
-            self.release(number, None).await;
+        for request_id in self.permits.settle(now, until) {
+            self.release(request_id, None).await;
         }
-    }
-
-    async fn say(&self, say: Say) {
-        // A line that is cut is noticed by whoever listens to it.
-        let _ = self.line.say.send(v1::ClientMessage { message: Some(say) }).await;
     }
 
     async fn renew(&mut self) {
         self.sequence += 1;
         self.renewals.insert(self.sequence, LeaseInstant::now());
-        self.say(Say::Renew(v1::Renew { sequence: self.sequence })).await;
+        self.connection.send(ClientMessage::Renew(v1::Renew { sequence: self.sequence })).await;
     }
 
     async fn end(&mut self) {
         self.ending = true;
-        self.say(Say::EndSession(v1::EndSession {})).await;
+        self.connection.send(ClientMessage::EndSession(v1::EndSession {})).await;
     }
 
     async fn on_command(&mut self, command: Command) {
         match command {
-            Command::Acquire(number, wish, answer) => {
-                self.say(ask_for(number, &wish)).await;
-                self.waiting.insert(number, (wish, answer));
+            Command::Acquire(request_id, options, answer) => {
+                self.connection.send(acquire(request_id, &options)).await;
+                self.waiting.insert(request_id, PendingAcquire { options, answer });
             }
-            Command::Withdraw(number) => {
-                if self.waiting.remove(&number).is_some() {
-                    self.say(Say::Withdraw(v1::Withdraw { request_id: number })).await;
+            Command::Cancel(request_id) => {
+                let is_waiting = self.waiting.remove(&request_id).is_some();
+                if is_waiting || self.durable_calls.contains_key(&request_id) {
+                    let withdraw = v1::Withdraw { request_id };
+                    self.connection.send(ClientMessage::Withdraw(withdraw)).await;
                 }
-                self.release(number, None).await;
+                self.release(request_id, None).await;
             }
-            Command::Release(number, done) => self.release(number, done).await,
-            Command::Bind(number) => self.hand.bind(number),
-            Command::Bye => self.end().await,
+            Command::Release(request_id, done) => self.release(request_id, done).await,
+            Command::BindToLock(request_id) => self.permits.bind_to_lock(request_id),
+            Command::Durable(request_id, call) => {
+                self.connection.send(call.message(request_id)).await;
+                self.durable_calls.insert(request_id, call);
+            }
+            Command::End => self.end().await,
         }
     }
 
-    async fn release(&mut self, number: u64, done: Option<oneshot::Sender<()>>) {
-        if self.hand.release(number, done) {
-            self.say(Say::Release(v1::Release { request_id: number })).await;
+    async fn release(&mut self, request_id: u64, done: Option<oneshot::Sender<()>>) {
+        if self.permits.release(request_id, done) {
+            self.connection.send(ClientMessage::Release(v1::Release { request_id })).await;
         }
     }
 
-    /// What the node says. A reason, if it ends the stream.
-    async fn on_told(&mut self, told: Told) -> Option<String> {
-        match told {
-            Told::Welcome(_) | Told::Withdrawn(_) | Told::PermitRenewed(_) => {}
-            Told::Granted(granted) => self.on_granted(granted).await,
-            Told::Refused(v1::Refused { request_id: number, code: why, message: text }) => {
-                if let Some((_, answer)) = self.waiting.remove(&number) {
-                    let _ = answer.send(Err(Error::Refused(Refusal::new(why, text))));
+    /// Handles a message of the node. Returns the cause if it ends the stream.
+    async fn on_message(&mut self, message: ServerMessage) -> Option<String> {
+        match message {
+            ServerMessage::Welcome(_) => {}
+            ServerMessage::Granted(granted) => self.on_granted(granted).await,
+            ServerMessage::Refused(v1::Refused { request_id, code, message }) => {
+                let error = Error::sent(code, message);
+                if let Some(pending) = self.waiting.remove(&request_id) {
+                    let _ = pending.answer.send(Err(error));
+                } else if let Some(call) = self.durable_calls.remove(&request_id) {
+                    let _ = call.answer.send(Err(error));
                 }
             }
-            Told::Lost(v1::Lost { request_id: number, message: text }) => {
-                // Its holder stops first, and then it is given back.
-                if self.hand.lose(number, &text) {
-                    self.release(number, None).await;
+            ServerMessage::Withdrawn(v1::Withdrawn { request_id }) => {
+                self.durable_calls.remove(&request_id);
+            }
+            ServerMessage::Lost(v1::Lost { request_id, message }) => {
+                // The holder stops first; its release follows.
+                if self.permits.lose(request_id, LostReason::Revoked(message)) {
+                    self.release(request_id, None).await;
                 }
             }
-            Told::Released(v1::Released { request_id: number, .. }) => self.hand.released(number),
-            Told::Renewed(v1::Renewed { sequence, valid_for_ns }) => {
-                if let Some(sent) = self.renewals.remove(&sequence) {
-                    // Earlier ones that are answered later say less.
-                    self.renewals.retain(|earlier, _| *earlier > sequence);
-                    let until = counts_until(sent, valid_for_ns);
-                    self.until.send_if_modified(|known| {
-                        let more = until > *known;
-                        *known = until.max(*known);
-                        more
-                    });
-                }
+            ServerMessage::Released(v1::Released { request_id, was_gone }) => {
+                self.answer_durable(request_id, DurableReply::Released { was_gone });
+                self.permits.on_released(request_id);
             }
-            Told::Closed(v1::Closed { code: why, message: text }) => {
-                match v1::ErrorCode::try_from(why) {
-                    Ok(v1::ErrorCode::SessionNotFound | v1::ErrorCode::NodeGone) => {
-                        self.session_is_gone(&text)
-                    }
-                    // The same words once more would be refused once more.
-                    Ok(v1::ErrorCode::BadRequest) => self.refuse_waiting(why, &text),
-                    Ok(_) | Err(_) => {}
-                }
-                return Some(text);
+            ServerMessage::PermitRenewed(v1::PermitRenewed { request_id, permit }) => {
+                let ttl = permit.and_then(|permit| permit.ttl_ns).map(Duration::from_nanos);
+                self.answer_durable(request_id, DurableReply::Renewed { ttl });
+            }
+            ServerMessage::Renewed(v1::Renewed { sequence, valid_for_ns }) => {
+                self.on_renewed(sequence, valid_for_ns);
+            }
+            ServerMessage::Closed(v1::Closed { code, message }) => {
+                self.on_closed(code, &message);
+                return Some(message);
             }
         }
         None
     }
 
-    async fn on_granted(&mut self, granted: v1::Granted) {
-        let number = granted.request_id;
-        let asked = self.waiting.remove(&number);
-        let patience = self.lease.borrow().length.unwrap_or(PATIENCE);
-        let (now, until) = (LeaseInstant::now(), *self.until.borrow());
-        match self.hand.granted(now, until, patience, granted, asked) {
-            Taken::HandedOver => {}
-            Taken::HeldBack => self.renew().await,
-            Taken::Unwanted => self.release(number, None).await,
+    fn on_renewed(&mut self, sequence: u64, valid_for_ns: Option<u64>) {
+        let Some(sent) = self.renewals.remove(&sequence) else { return };
+        // An answer to an earlier renewal that arrives later cannot extend the validity.
+        self.renewals.retain(|earlier, _| *earlier > sequence);
+        let until = valid_until(sent, valid_for_ns);
+        self.valid_until.send_if_modified(|known| {
+            let is_later = until > *known;
+            *known = until.max(*known);
+            is_later
+        });
+    }
+
+    fn on_closed(&mut self, code: i32, message: &str) {
+        let error = Error::sent(code, message.to_owned());
+        match error.kind() {
+            ErrorKind::SessionNotFound | ErrorKind::NodeGone => self.session_lost(message),
+            // The same messages on a new stream would be refused again.
+            ErrorKind::BadRequest => self.fail_waiting(&error),
+            _ => {}
         }
     }
 
-    /// The line is cut: makes a new one in time, or says why not.
-    async fn dial_again(&mut self, cut: String) -> Result<(), String> {
-        let give_up_at = LeaseInstant::now() + LOOK;
-        let mut pauses = AGAIN.into_iter();
-        let mut last = cut;
+    async fn on_granted(&mut self, granted: v1::Granted) {
+        let request_id = granted.request_id;
+        if let Some(call) = self.durable_calls.remove(&request_id) {
+            if let Some(undo) = call.on_granted(request_id, granted) {
+                self.connection.send(undo).await;
+            }
+            return;
+        }
+        let pending = self.waiting.remove(&request_id);
+        let withhold = self.lease.borrow().length.unwrap_or(WITHHOLD_TIMEOUT);
+        let (now, until) = (LeaseInstant::now(), *self.valid_until.borrow());
+        match self.permits.grant(now, until, withhold, granted, pending) {
+            GrantOutcome::Delivered => {}
+            GrantOutcome::Withheld => self.renew().await,
+            GrantOutcome::Cancelled => self.release(request_id, None).await,
+        }
+    }
+
+    fn answer_durable(&mut self, request_id: u64, reply: DurableReply) {
+        if let Some(call) = self.durable_calls.remove(&request_id) {
+            let _ = call.answer.send(Ok(reply));
+        }
+    }
+
+    /// Reconnects within [`RECONNECT_TIMEOUT`], or says why that failed.
+    async fn reconnect(&mut self, cause: String) -> Result<(), String> {
+        let give_up_at = LeaseInstant::now() + RECONNECT_TIMEOUT;
+        let mut pauses = RECONNECT_PAUSES.into_iter();
+        let mut last_cause = cause;
         loop {
             while let Ok(command) = self.commands.try_recv() {
                 self.on_command(command).await;
             }
-            self.look_at_the_clock().await;
-            let (now, until) = (LeaseInstant::now(), *self.until.borrow());
-            // Nobody is left who could want something, and the node finds out about the rest by
-            // itself when its time is over.
-            let nobody = self.ending || self.commands.is_closed();
-            let over = now >= give_up_at || nobody && (!self.hand.owes() || until <= now);
-            if over && !self.hand.counts() {
-                return Err(last);
+            self.check_clock().await;
+            let (now, until) = (LeaseInstant::now(), *self.valid_until.borrow());
+            // Without a client no request can follow, and the node frees the rest when the session
+            // expires.
+            let no_client = self.ending || self.commands.is_closed();
+            let is_over =
+                now >= give_up_at || no_client && (!self.permits.must_release() || until <= now);
+            if is_over && !self.permits.has_valid() {
+                return Err(last_cause);
             }
-            let ticket = *self.ticket.borrow();
-            let resume = self.hand.owes().then_some(ticket);
-            match dial(&self.address, &self.process, resume).await {
-                Ok((line, welcome)) => {
-                    self.line = line;
-                    self.renewals.clear();
-                    return self.go_on(now, resume, &welcome).await;
+            let resume = self.permits.must_release().then_some(*self.token.borrow());
+            match Connection::open(&self.address, &self.process, resume).await {
+                Ok(opened) => {
+                    self.resume(resume, opened).await;
+                    return Ok(());
                 }
-                Err(Error::Refused(Refusal {
-                    code: v1::ErrorCode::SessionNotFound,
-                    message: text,
-                })) => self.session_is_gone(&text),
-                Err(
-                    error @ (Error::NoNode { .. }
-                    | Error::TimedOut(_)
-                    | Error::Refused(_)
-                    | Error::Credentials(_)
-                    | Error::Address(_)),
-                ) => {
-                    last = error.to_string();
-                    let pause = pauses.next().unwrap_or(AGAIN[AGAIN.len() - 1]);
-                    // Whoever holds something is told in time that it no longer counts.
+                Err(error) if error.kind() == ErrorKind::SessionNotFound => {
+                    self.session_lost(&error.to_string());
+                }
+                Err(error) => {
+                    last_cause = error.to_string();
+                    let pause = pauses.next().unwrap_or(RECONNECT_PAUSES[3]);
+                    // Wake up when the validity ends, to tell the holders in time.
                     let left = until.after(LeaseInstant::now());
                     let pause = if left.is_zero() { pause } else { pause.min(left) };
                     tokio::time::sleep(pause).await;
@@ -367,139 +387,73 @@ impl Session {
         }
     }
 
-    /// A new line, by a greeting that was sent then: the session goes on by its secret (S5), or is
-    /// another one.
-    async fn go_on(
-        &mut self,
-        sent: LeaseInstant,
-        resume: Option<Ticket>,
-        welcome: &v1::Welcome,
-    ) -> Result<(), String> {
-        let ticket = ticket_of(welcome).map_err(|error| error.to_string())?;
-        let until = counts_until(sent, welcome.valid_for_ns);
-        if resume.is_some_and(|former| former.session == ticket.session) {
-            self.until.send_modify(|known| *known = until.max(*known));
+    /// Continues on a new connection: the same session (S5), or another one.
+    async fn resume(&mut self, former: Option<SessionToken>, opened: Opened) {
+        let Opened { connection, token, welcome, sent } = opened;
+        self.connection = connection;
+        self.renewals.clear();
+        let until = valid_until(sent, welcome.valid_for_ns);
+        if former.is_some_and(|former| former.session_id == token.session_id) {
+            self.valid_until.send_modify(|known| *known = until.max(*known));
         } else {
-            self.session_is_gone("its node does not know it any more");
-            // What another session was told says nothing about this one.
-            self.until.send_replace(until);
+            self.session_lost("the node does not know the session any more");
+            // The validity of another session says nothing about this one.
+            self.valid_until.send_replace(until);
         }
-        self.ticket.send_replace(ticket);
-        self.lease.send_replace(Lease::of(welcome));
-        self.ask_anew(welcome).await;
-        Ok(())
+        self.token.send_replace(token);
+        self.lease.send_replace(Lease::of(&welcome));
+        self.send_again(&welcome).await;
     }
 
-    /// On a new line: what was given back meanwhile is told again, and whoever waits is asked for
-    /// once more.
-    async fn ask_anew(&mut self, welcome: &v1::Welcome) {
-        let (releases, again) = self.hand.resumed(&welcome.held_request_ids);
-        self.waiting.extend(again);
-        for number in releases {
-            self.say(Say::Release(v1::Release { request_id: number })).await;
-        }
-        let wishes: Vec<Say> =
-            self.waiting.iter().map(|(number, (wish, _))| ask_for(*number, wish)).collect();
-        for wish in wishes {
-            self.say(wish).await;
+    /// Sends on a new connection what the node does not know: releases, waiting requests, calls for
+    /// durable permits.
+    async fn send_again(&mut self, welcome: &v1::Welcome) {
+        let (releases, retries) = self.permits.resume(&welcome.held_request_ids);
+        self.waiting.extend(retries);
+        let releases = releases
+            .into_iter()
+            .map(|request_id| ClientMessage::Release(v1::Release { request_id }));
+        let requests = self.waiting.iter().map(|(id, pending)| acquire(*id, &pending.options));
+        let calls = self.durable_calls.iter().map(|(id, call)| call.message(*id));
+        let messages: Vec<ClientMessage> = releases.chain(requests).chain(calls).collect();
+        for message in messages {
+            self.connection.send(message).await;
         }
         if self.ending {
             self.end().await;
         }
     }
 
-    /// There is no such session any more. What was held back is asked for anew, in the next one.
-    fn session_is_gone(&mut self, why: &str) {
-        self.waiting.extend(self.hand.session_is_gone(why));
+    /// The session does not exist any more. Withheld grants are requested again in the next one.
+    fn session_lost(&mut self, cause: &str) {
+        self.waiting.extend(self.permits.session_lost(cause));
     }
 
-    fn refuse_waiting(&mut self, why: i32, text: &str) {
-        for (_, (_, answer)) in std::mem::take(&mut self.waiting) {
-            let _ = answer.send(Err(Error::Refused(Refusal::new(why, text.to_owned()))));
+    fn fail_waiting(&mut self, error: &Error) {
+        for pending in std::mem::take(&mut self.waiting).into_values() {
+            let _ = pending.answer.send(Err(error.clone()));
+        }
+        for call in std::mem::take(&mut self.durable_calls).into_values() {
+            let _ = call.answer.send(Err(error.clone()));
         }
     }
 
-    fn lose_everything(&mut self, why: &str) {
-        self.session_is_gone(why);
-        for (_, (_, answer)) in std::mem::take(&mut self.waiting) {
-            let error = Error::NoNode { address: self.address.to_string(), why: why.to_owned() };
-            let _ = answer.send(Err(error));
-        }
+    /// The node could not be reached again: all permits are lost, all requests fail.
+    fn fail(mut self, cause: &str) {
+        self.session_lost(cause);
+        self.fail_waiting(&Error::unreachable(&self.address, cause));
     }
 }
 
-/// A new line, and the node's first words.
-pub(crate) async fn dial(
-    address: &Address,
-    process: &v1::Process,
-    ticket: Option<Ticket>,
-) -> Result<(Line, v1::Welcome), Error> {
-    let no_node = |why: String| Error::NoNode { address: address.to_string(), why };
-    let hello = v1::Hello {
-        process: Some(process.clone()),
-        session_id: ticket.map(|ticket| ticket.session),
-        secret: ticket.map_or_else(Vec::new, |ticket| ticket.secret.to_be_bytes().to_vec()),
-    };
-    let attempt = async {
-        let mut api = address.connect(CONNECT).await?;
-        let (say, said) = mpsc::channel(UNREAD);
-        let first = v1::ClientMessage { message: Some(Say::Hello(hello)) };
-        say.send(first).await.map_err(|_| no_node("the line is cut".into()))?;
-        let answer = api.gates.session(ReceiverStream::new(said)).await;
-        let mut hear = answer.map_err(|status| api.said_no(&status))?.into_inner();
-        let told = hear.message().await.map_err(|status| api.said_no(&status))?;
-        match told.and_then(|told| told.message) {
-            Some(Told::Welcome(welcome)) => Ok((Line { say, hear }, welcome)),
-            Some(Told::Closed(v1::Closed { code: why, message: text })) => {
-                Err(Error::Refused(Refusal::new(why, text)))
-            }
-            Some(_) | None => Err(no_node("it did not answer with a welcome".into())),
-        }
-    };
-    match tokio::time::timeout(CONNECT, attempt).await {
-        Ok(done) => done,
-        Err(_) => Err(no_node(format!("no answer within {CONNECT:?}"))),
-    }
-}
-
-fn ticket_of(welcome: &v1::Welcome) -> Result<Ticket, Error> {
-    let secret = welcome.secret.as_slice().try_into().map(u128::from_be_bytes);
-    let secret = secret.map_err(|_| {
-        Error::Refused(Refusal {
-            code: v1::ErrorCode::Unspecified,
-            message: "the node's welcome has no secret".into(),
-        })
-    })?;
-    Ok(Ticket { session: welcome.session_id, secret })
-}
-
-fn counts_until(sent: LeaseInstant, valid_for_ns: Option<u64>) -> LeaseInstant {
-    valid_for_ns.map_or(LeaseInstant::FOR_EVER, |span| sent + Duration::from_nanos(span))
-}
-
-fn ask_for(number: u64, wish: &Wish) -> Say {
-    let Wish { gate, permits, k, no_wait, process, margin: _ } = wish.clone();
-    Say::Acquire(v1::Acquire {
-        request_id: number,
+fn acquire(request_id: u64, options: &AcquireOptions) -> ClientMessage {
+    let AcquireOptions { gate, weight, k, no_wait, process, min_remaining: _ } = options.clone();
+    ClientMessage::Acquire(v1::Acquire {
+        request_id,
         gate,
-        weight: permits,
+        weight,
         k,
         no_wait,
-        process,
+        process: process.as_ref().map(Process::to_message),
         ..v1::Acquire::default()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A ticket is the same after it was written down; anything else is none.
-    #[test]
-    fn tickets_can_be_written_down() {
-        let ticket = Ticket { session: 7, secret: u128::MAX - 3 };
-        assert_eq!(Ticket::from_bytes(&ticket.to_bytes()), Some(ticket));
-        assert_eq!((Ticket::from_bytes(&[]), Ticket::from_bytes(&[0; 25])), (None, None));
-        assert_eq!(format!("{ticket:?}"), "Ticket { session: 7, secret: *** }");
-    }
 }

@@ -1,4 +1,4 @@
-//! TLS to a node: files to a connection, and what went wrong in words.
+//! TLS to a node: reads the files, does the handshake, and describes what went wrong.
 
 use std::io;
 use std::path::Path;
@@ -12,93 +12,101 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, Error as TlsError
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::Error;
-use crate::credentials::{Credentials, wrong};
-use crate::line::{Note, Noting};
+use crate::credentials::{Credentials, bad_file};
+use crate::tls_stream::{TlsFailure, TlsStream};
+use crate::{Error, ErrorKind};
 
-/// Both ways of being wrong: files, and the other side.
+/// A TLS client, ready for one handshake.
 pub(crate) struct Tls {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
 
 impl Tls {
-    /// Reads the files.
+    /// Reads the files of `credentials`.
     pub(crate) fn load(credentials: &Credentials, host: &str) -> Result<Self, Error> {
-        let missing = "https needs the certificate of the authority that nodes are trusted by: name the file (kgate: --ca)";
-        let ca =
-            credentials.authority.as_deref().ok_or_else(|| Error::Credentials(missing.into()))?;
+        let missing = "https needs the certificate of the authority that signs the nodes' certificates: name the file (kgate: --ca)";
+        let ca = credentials.authority.as_deref().ok_or_else(|| credentials_error(missing))?;
         let mut roots = RootCertStore::empty();
         for root in certificates(ca)? {
-            roots.add(root).map_err(|error| wrong(ca, error.to_string()))?;
+            roots.add(root).map_err(|error| bad_file(ca, error))?;
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&TLS13])
-            .map_err(|error| Error::Credentials(error.to_string()))?
+            .map_err(|error| credentials_error(error.to_string()))?
             .with_root_certificates(roots);
         let mut config = match (&credentials.certificate, &credentials.key) {
             (None, None) => builder.with_no_client_auth(),
             (Some(chain), Some(key)) => {
                 let private = PrivateKeyDer::from_pem_file(key)
-                    .map_err(|error| wrong(key, text_of(&error)))?;
-                let apart = |error: TlsError| {
-                    wrong(chain, format!("it does not go with {}: {error}", key.display()))
+                    .map_err(|error| bad_file(key, pem_error(&error)))?;
+                let mismatch = |error: TlsError| {
+                    bad_file(chain, format!("does not match the key {}: {error}", key.display()))
                 };
-                builder.with_client_auth_cert(certificates(chain)?, private).map_err(apart)?
+                builder.with_client_auth_cert(certificates(chain)?, private).map_err(mismatch)?
             }
             (Some(_), None) | (None, Some(_)) => {
-                let text =
-                    "a certificate and its key go together: name both (kgate: --cert and --key)";
-                return Err(Error::Credentials(text.into()));
+                let text = "a certificate needs its key and a key its certificate: name both (kgate: --cert and --key)";
+                return Err(credentials_error(text));
             }
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
         config.resumption = rustls::client::Resumption::disabled();
         let name = credentials.server_name.as_deref().unwrap_or(host);
-        let no_name = |_| Error::Credentials(format!("`{name}` cannot be a name in a certificate"));
-        let name = ServerName::try_from(name.to_owned()).map_err(no_name)?;
+        let invalid =
+            |_| credentials_error(format!("`{name}` is not a valid server name in a certificate"));
+        let name = ServerName::try_from(name.to_owned()).map_err(invalid)?;
         Ok(Self { connector: Arc::new(config).into(), name })
     }
 
-    /// As the dialler. The error is a text.
-    pub(crate) async fn greet(self, stream: TcpStream, note: Note) -> io::Result<Noting> {
-        let name = self.name.to_str().into_owned();
+    /// Does the handshake. The error describes what TLS rejected.
+    pub(crate) async fn handshake(
+        self,
+        stream: TcpStream,
+        failure: TlsFailure,
+    ) -> io::Result<TlsStream> {
+        let server_name = self.name.to_str().into_owned();
         match self.connector.connect(self.name, stream).await {
-            Ok(stream) => Ok(Noting { stream, name, note }),
+            Ok(stream) => Ok(TlsStream { stream, server_name, failure }),
             Err(error) => {
-                Err(io::Error::other(meaning(&error, &name).unwrap_or_else(|| error.to_string())))
+                let text = describe(&error, &server_name).unwrap_or_else(|| error.to_string());
+                Err(io::Error::other(text))
             }
         }
     }
 }
 
+fn credentials_error(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Credentials, message)
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let read: Vec<_> = read.map_err(|error| wrong(path, text_of(&error)))?;
+    let read: Vec<_> = read.map_err(|error| bad_file(path, pem_error(&error)))?;
     if read.is_empty() {
-        return Err(wrong(path, text_of(&pem::Error::NoItemsFound)));
+        return Err(bad_file(path, pem_error(&pem::Error::NoItemsFound)));
     }
     Ok(read)
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "not our enum, and it says itself what is wrong"
+    reason = "a foreign enum whose Display describes the error"
 )]
-fn text_of(error: &pem::Error) -> String {
+fn pem_error(error: &pem::Error) -> String {
     match error {
-        pem::Error::NoItemsFound => "it holds no certificate or key in PEM form".to_owned(),
+        pem::Error::NoItemsFound => "no certificate or key in PEM form found".to_owned(),
         pem::Error::Io(error) => error.to_string(),
         other => other.to_string(),
     }
 }
 
-/// What an error of TLS means, for people; none if it is of something else.
-pub(crate) fn meaning(error: &(dyn std::error::Error + 'static), name: &str) -> Option<String> {
+/// Describes a TLS error for people; none if the error is not from TLS.
+pub(crate) fn describe(error: &(dyn std::error::Error + 'static), name: &str) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(tls) = error.downcast_ref::<TlsError>() {
-            return Some(said(tls, name));
+            return Some(describe_tls(tls, name));
         }
         // An `io::Error` does not name what it wraps as its source.
         let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -112,40 +120,43 @@ pub(crate) fn meaning(error: &(dyn std::error::Error + 'static), name: &str) -> 
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "not our enum, and it says itself what is wrong"
+    reason = "a foreign enum whose Display describes the error"
 )]
-fn said(error: &TlsError, name: &str) -> String {
+fn describe_tls(error: &TlsError, name: &str) -> String {
     match error {
         TlsError::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature,
-        ) => "its certificate is not of the authority that this client trusts (--ca)".into(),
+        ) => "the node's certificate is not signed by the authority that this client trusts (--ca)"
+            .into(),
         TlsError::InvalidCertificate(CertificateError::NotValidForNameContext {
             presented,
             ..
         }) => format!(
-            "its certificate does not tolerate the name {name} but {}: ask it by such a name, or say which is meant (--tls-name)",
+            "the node's certificate is not valid for the name {name}, only for {}: use such an address, or pass the name with --tls-name",
             presented.join(", ")
         ),
         TlsError::InvalidCertificate(CertificateError::NotValidForName) => {
             format!(
-                "its certificate does not tolerate the name {name}: say which is meant (--tls-name)"
+                "the node's certificate is not valid for the name {name}: pass its name with --tls-name"
             )
         }
         TlsError::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
-        ) => "its certificate has expired, or the clock of this machine is wrong".into(),
+        ) => "the node's certificate has expired, or this machine's clock is wrong".into(),
         TlsError::InvalidCertificate(
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
-        ) => "its certificate is of a client, not of a node".into(),
-        TlsError::InvalidCertificate(other) => format!("its certificate is not valid: {other}"),
+        ) => "the node's certificate is a client's, not a node's".into(),
+        TlsError::InvalidCertificate(other) => {
+            format!("the node's certificate is not valid: {other}")
+        }
         TlsError::InvalidMessage(_) => {
-            "it does not speak TLS there: is it http:// instead of https://?".into()
+            "the port does not speak TLS: use http:// instead of https://?".into()
         }
         TlsError::AlertReceived(AlertDescription::CertificateRequired) => {
-            "it wants the certificate of a client (--cert and --key)".into()
+            "the node requires a client certificate: pass --cert and --key".into()
         }
         TlsError::AlertReceived(AlertDescription::CertificateExpired) => {
-            "it does not accept this client's certificate: that has expired".into()
+            "the node rejected this client's certificate: it has expired".into()
         }
         TlsError::AlertReceived(
             alert @ (AlertDescription::UnknownCA
@@ -156,7 +167,7 @@ fn said(error: &TlsError, name: &str) -> String {
             | AlertDescription::CertificateRevoked
             | AlertDescription::AccessDenied),
         ) => format!(
-            "it does not accept this client's certificate ({alert:?}): is it of another authority?"
+            "the node rejected this client's certificate ({alert:?}): is it signed by another authority?"
         ),
         other => other.to_string(),
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use kgate_client::{Operators, api};
+use kgate_client::{Admin, Error, Operation, PermitSelector};
 
 use crate::members::done;
 use crate::status::{AskedNode, block_on, said_no, say};
@@ -34,43 +34,55 @@ pub(crate) struct EvictArgs {
     asked: AskedNode,
 }
 
+/// What to evict.
+enum Target {
+    Node(String),
+    Permit(PermitSelector),
+}
+
 impl EvictArgs {
-    fn permit_wish(&self, dry_run: bool) -> api::EvictPermitRequest {
-        let (permit_id, gate, slot) =
-            (self.permit, self.gate.clone().unwrap_or_default(), self.slot);
-        api::EvictPermitRequest { permit_id, gate, slot, dry_run }
+    fn target(&self) -> Result<Target, Failure> {
+        if let Some(node) = &self.which {
+            return Ok(Target::Node(node.clone()));
+        }
+        if let Some(permit_id) = self.permit {
+            return Ok(Target::Permit(PermitSelector::Id(permit_id)));
+        }
+        let missing =
+            "nothing to evict: name a node, or a durable permit with --permit ID or --gate NAME";
+        let gate = self.gate.clone().ok_or_else(|| Failure::Usage(missing.into()))?;
+        Ok(Target::Permit(PermitSelector::Gate(gate, self.slot)))
+    }
+}
+
+impl Target {
+    async fn evict(&self, admin: &mut Admin, dry_run: bool) -> Result<Operation, Error> {
+        match self {
+            Self::Node(node) => admin.evict(node, dry_run).await,
+            Self::Permit(permit) => admin.evict_permit(permit, dry_run).await,
+        }
     }
 }
 
 pub(crate) fn run(args: &EvictArgs) -> Outcome {
-    if args.which.is_none() && args.permit.is_none() && args.gate.is_none() {
-        let text = "who is to be evicted? Name a node, or a permit that the log holds by --permit ID or --gate NAME";
-        return Err(Failure::Usage(text.into()));
-    }
+    let target = args.target()?;
     let address = match args.asked.address() {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
     block_on(async {
-        let mut operators = match Operators::connect(&address).await {
-            Ok(operators) => operators,
+        let mut admin = match Admin::connect(&address).await {
+            Ok(admin) => admin,
             Err(error) => return Ok(said_no(&error)),
         };
-        let before = match &args.which {
-            Some(node) => operators.before_evict(node).await,
-            None => operators.evict_permit(args.permit_wish(true)).await,
-        };
-        match before {
+        match target.evict(&mut admin, true).await {
             Ok(before) => say(&before.message),
             Err(error) => return Ok(said_no(&error)),
         }
         if !args.yes && !is_meant()? {
             return Ok(ExitCode::from(1));
         }
-        Ok(done(match &args.which {
-            Some(node) => operators.evict(node).await,
-            None => operators.evict_permit(args.permit_wish(false)).await,
-        }))
+        Ok(done(target.evict(&mut admin, false).await))
     })?
 }
 

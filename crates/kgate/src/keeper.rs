@@ -8,7 +8,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use kgate_client::{Address, Client, Error, Lease, LeaseInstant, Permit, Ticket, api};
+use kgate_client::{
+    Address, Client, Error, ErrorKind, Lease, LeaseInstant, Permit, Process, SessionToken,
+};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -49,9 +51,9 @@ impl Keeper for NodeKeeper {
     }
 
     fn release_for_the_dead(&mut self, ticket: &[u8], limit: Duration) {
-        let Some((ticket, place)) = ticket.split_at_checked(24) else { return };
+        let Some((ticket, place)) = ticket.split_at_checked(SessionToken::LEN) else { return };
         let (Some(ticket), Ok(place)) =
-            (Ticket::from_bytes(ticket), serde_json::from_slice::<Place>(place))
+            (SessionToken::from_bytes(ticket), serde_json::from_slice::<Place>(place))
         else {
             return;
         };
@@ -59,7 +61,7 @@ impl Keeper for NodeKeeper {
         if let Ok(runtime) = runtime() {
             // If nobody answers, the node finds out by itself when the session's time has passed.
             let _ = runtime.block_on(async {
-                tokio::time::timeout(limit, Client::end(address, ticket)).await
+                tokio::time::timeout(limit, Client::end_session(address, ticket)).await
             });
         }
     }
@@ -94,7 +96,7 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
             return mail.post(News::Released);
         }
     };
-    let mut until = asked.client.until();
+    let mut until = asked.client.valid_until();
     mail.post(News::Renewed(*until.borrow_and_update()));
     match granted(&asked) {
         Ok(granted) => mail.post(News::Granted(granted)),
@@ -105,7 +107,7 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
         tokio::select! {
             _ = release.recv() => break,
             why = asked.permit.lost(), if !told => {
-                mail.post(News::Lost(why));
+                mail.post(News::Lost(why.to_string()));
                 told = true;
             }
             changed = until.changed(), if !told => {
@@ -115,7 +117,7 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
             }
         }
     }
-    asked.permit.release().await;
+    let _ = asked.permit.release().await;
     mail.post(News::Released);
 }
 
@@ -135,11 +137,11 @@ async fn ask(wish: &Wish) -> Result<Asked, Refusal> {
     let node = wish.node.clone().ok_or_else(nowhere)?;
     let place = Place { node, credentials: wish.credentials.clone() };
     let address = place.credentials.at(&place.node).map_err(refusal)?;
-    let process = kgate_client::process(rustix::process::getppid().map_or(0, pid), &wish.command);
-    let client = Client::connect_for(address, process).await.map_err(refusal)?;
+    let process = Process::new(rustix::process::getppid().map_or(0, pid), wish.command.as_str());
+    let client = Client::connect_as(address, process).await.map_err(refusal)?;
     let margins = margins_in(client.lease(), wish.grace)?;
     let needs = margins.grace + margins.kill;
-    let mut gate = client.gate(&wish.gate).permits(wish.permits).needs(needs);
+    let mut gate = client.gate(&wish.gate).weight(wish.permits).min_remaining(needs);
     if let Some(k) = wish.k {
         gate = gate.k(k);
     }
@@ -186,43 +188,32 @@ fn margins_in(lease: Lease, wished: Option<Duration>) -> Result<Margins, Refusal
 
 fn refusal(error: Error) -> Refusal {
     let text = error.to_string();
-    let kind = match &error {
-        Error::NoNode { .. } => RefusalKind::NoQuorum,
-        Error::TimedOut(_) => RefusalKind::Occupied,
-        Error::Address(_) => RefusalKind::Misuse,
-        Error::Credentials(_) => RefusalKind::Broken,
-        Error::Refused(refusal) => match refusal.code {
-            api::ErrorCode::Busy | api::ErrorCode::LimitExceeded => RefusalKind::Occupied,
-            api::ErrorCode::Conflict => RefusalKind::KConflict,
-            api::ErrorCode::BadRequest
-            | api::ErrorCode::TooLarge
-            | api::ErrorCode::GateNotFound
-            | api::ErrorCode::NodeNotFound => RefusalKind::Misuse,
-            api::ErrorCode::NodeGone | api::ErrorCode::NoQuorum | api::ErrorCode::TimedOut => {
-                RefusalKind::NoQuorum
-            }
-            api::ErrorCode::SessionNotFound
-            | api::ErrorCode::PermitNotFound
-            | api::ErrorCode::Unauthenticated
-            | api::ErrorCode::PermissionDenied
-            | api::ErrorCode::Unspecified => RefusalKind::Broken,
-        },
+    let kind = match error.kind() {
+        ErrorKind::Unreachable | ErrorKind::NodeGone | ErrorKind::NoQuorum => RefusalKind::NoQuorum,
+        ErrorKind::Busy | ErrorKind::LimitExceeded | ErrorKind::TimedOut => RefusalKind::Occupied,
+        ErrorKind::Conflict => RefusalKind::KConflict,
+        ErrorKind::InvalidAddress
+        | ErrorKind::BadRequest
+        | ErrorKind::TooLarge
+        | ErrorKind::GateNotFound
+        | ErrorKind::NodeNotFound => RefusalKind::Misuse,
+        _ => RefusalKind::Broken,
     };
     Refusal { kind, text }
 }
 
 fn granted(asked: &Asked) -> Result<Granted, String> {
     let Asked { client, place, permit, margins } = asked;
-    let mut ticket = client.ticket().to_bytes().to_vec();
+    let mut ticket = client.session_token().to_bytes().to_vec();
     ticket.extend(serde_json::to_vec(place).map_err(|error| error.to_string())?);
     let slots = if permit.slots().is_empty() { vec![0] } else { permit.slots().to_vec() };
     let address: Option<Address> = place.node.parse().ok();
     let inherited = match address.as_ref().and_then(Address::socket) {
-        Some(socket) if *client.until().borrow() == LeaseInstant::FOR_EVER => {
+        Some(socket) if *client.valid_until().borrow() == LeaseInstant::FOR_EVER => {
             let folder = socket.parent().unwrap_or(Path::new("/"));
             let locks = slots.iter().map(|slot| lock(folder, permit.gate(), *slot));
             let locks = locks.collect::<Result<_, _>>()?;
-            permit.bind();
+            permit.bind_to_lock();
             locks
         }
         Some(_) | None => Vec::new(),
@@ -297,13 +288,11 @@ mod tests {
     /// Each refusal of a node has its kind; without a quorum the text says so.
     #[test]
     fn no_quorum_is_told() {
-        let refused = |code, text: &str| {
-            refusal(Error::Refused(kgate_client::Refusal { code, message: text.to_owned() }))
-        };
-        let no_quorum = refused(api::ErrorCode::NoQuorum, "no quorum: p1 and p2 do not answer");
+        let refused = |kind, text: &str| refusal(Error::new(kind, text));
+        let no_quorum = refused(ErrorKind::NoQuorum, "no quorum: p1 and p2 do not answer");
         assert_eq!(no_quorum.kind, RefusalKind::NoQuorum);
         assert!(no_quorum.text.contains("no quorum"));
-        assert_eq!(refused(api::ErrorCode::Conflict, "").kind, RefusalKind::KConflict);
-        assert_eq!(refused(api::ErrorCode::Busy, "").kind, RefusalKind::Occupied);
+        assert_eq!(refused(ErrorKind::Conflict, "").kind, RefusalKind::KConflict);
+        assert_eq!(refused(ErrorKind::Busy, "").kind, RefusalKind::Occupied);
     }
 }

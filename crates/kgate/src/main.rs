@@ -64,9 +64,9 @@ fn main() -> ExitCode {
             }
         }
         Command::Renew(args) => permits::renew(&args),
-        Command::Release(args) => match permits::read(&args.token) {
-            Some(permit) => permits::release(permit, &args),
-            None => run::hold::release(&args).map_err(Failure::Usage),
+        Command::Release(args) => match args.token.parse::<kgate_client::DurableToken>() {
+            Ok(permit) => permits::release(permit, &args),
+            Err(_) => run::hold::release(&args).map_err(Failure::Usage),
         },
         Command::Sim(args) => {
             let given = matches.subcommand_matches("sim").expect("that is what was matched");

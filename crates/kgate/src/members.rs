@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
-use kgate_client::{Error, Operators, api};
+use kgate_client::{Admin, Error, Joined, Members, Operation};
 
 use crate::status::{AskedNode, block_on, said_no, say};
 use crate::{Failure, Outcome};
@@ -79,17 +79,17 @@ pub(crate) fn run(args: &MembersArgs) -> Outcome {
         Err(code) => return Ok(code),
     };
     block_on(async {
-        let mut operators = match Operators::connect(&address).await {
-            Ok(operators) => operators,
+        let mut admin = match Admin::connect(&address).await {
+            Ok(admin) => admin,
             Err(error) => return Ok(said_no(&error)),
         };
         match &args.deed {
-            Deed::List { json, .. } => match operators.members().await {
+            Deed::List { json, .. } => match admin.members().await {
                 Ok(reply) => list(&reply, *json).map(|()| ExitCode::SUCCESS),
                 Err(error) => Ok(said_no(&error)),
             },
-            Deed::Add { name, address, .. } => match operators.add(name, address).await {
-                Ok(api::AddMemberReply { node, token }) => {
+            Deed::Add { name, address, .. } => match admin.add_member(name, address).await {
+                Ok(Joined { node, token, .. }) => {
                     writeln!(stdout(), "{token}")?;
                     say(&format!(
                         "{name} is node {node}: start it with join = \"{token}\" and address = \"{address}\"; with [tls] its certificate is that of node-{node}"
@@ -98,19 +98,19 @@ pub(crate) fn run(args: &MembersArgs) -> Outcome {
                 }
                 Err(error) => Ok(said_no(&error)),
             },
-            Deed::Remove(one) => Ok(done(operators.remove(&one.which).await)),
-            Deed::Promote(one) => Ok(done(operators.promote(&one.which).await)),
-            Deed::Demote(one) => Ok(done(operators.demote(&one.which).await)),
+            Deed::Remove(one) => Ok(done(admin.remove_member(&one.which).await)),
+            Deed::Promote(one) => Ok(done(admin.promote(&one.which).await)),
+            Deed::Demote(one) => Ok(done(admin.demote(&one.which).await)),
         }
     })?
 }
 
 /// What was done, in words.
-pub(crate) fn done(reply: Result<api::OperationReply, Error>) -> ExitCode {
+pub(crate) fn done(reply: Result<Operation, Error>) -> ExitCode {
     match reply {
-        Ok(api::OperationReply { message, warning }) => {
+        Ok(Operation { message, warning, .. }) => {
             say(&message);
-            if !warning.is_empty() {
+            if let Some(warning) = warning {
                 say(&format!("warning: {warning}"));
             }
             ExitCode::SUCCESS
@@ -119,10 +119,10 @@ pub(crate) fn done(reply: Result<api::OperationReply, Error>) -> ExitCode {
     }
 }
 
-fn list(reply: &api::MembersReply, json: bool) -> Result<(), Failure> {
+fn list(reply: &Members, json: bool) -> Result<(), Failure> {
     let mut out = stdout().lock();
     if json {
-        writeln!(out, "{}", kgate_api::json::members(reply))?;
+        writeln!(out, "{}", reply.to_json())?;
         return Ok(out.flush()?);
     }
     let row = |cells: [&str; 7]| {
@@ -134,27 +134,21 @@ fn list(reply: &api::MembersReply, json: bool) -> Result<(), Failure> {
         "{}",
         row(["node", "name", "address", "incarnation", "state", "role", "since index"]).trim_end()
     )?;
-    for member in &reply.members {
+    for member in reply.iter() {
         let incarnation =
-            member.incarnation.map_or("-".to_owned(), |incarnation| incarnation.to_string());
-        let since =
-            if member.since_index == 0 { "-".to_owned() } else { member.since_index.to_string() };
-        let node = member.node.to_string();
-        let cells: [&str; 7] = [
-            &node,
-            &member.name,
-            &member.address,
-            &incarnation,
-            member.state().name(),
-            if member.role().name().is_empty() { "-" } else { member.role().name() },
-            &since,
-        ];
-        let silent = if member.reachable { "" } else { "  (does not answer)" };
+            member.incarnation().map_or("-".to_owned(), |incarnation| incarnation.to_string());
+        let since = member.since_index().map_or("-".to_owned(), |index| index.to_string());
+        let state = member.state().to_string();
+        let role = member.role().map_or("-".to_owned(), |role| role.to_string());
+        let node = member.node().to_string();
+        let cells: [&str; 7] =
+            [&node, member.name(), member.address(), &incarnation, &state, &role, &since];
+        let silent = if member.is_reachable() { "" } else { "  (does not answer)" };
         writeln!(out, "{}{silent}", row(cells).trim_end())?;
     }
     out.flush()?;
-    if !reply.stale_reason.is_empty() {
-        say(&format!("this may be old: {}", reply.stale_reason));
+    if let Some(reason) = reply.stale_reason() {
+        say(&format!("this list may be out of date: {reason}"));
     }
     Ok(())
 }

@@ -8,10 +8,10 @@ use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args};
-use kgate_client::{Kept, KeptWish, api, this_process};
+use kgate_client::{Client, DurableToken, Error, ErrorKind};
 use serde_json::json;
 
-use crate::run::hold::new_token;
+use crate::run::exit::LOST;
 use crate::run::keeper::Wait;
 use crate::run::options::{AcquireArgs, ReleaseArgs};
 use crate::status::{AskedNode, address, block_on, said_no, say};
@@ -25,13 +25,6 @@ pub(crate) struct RenewArgs {
     token: String,
     #[command(flatten)]
     asked: AskedNode,
-}
-
-/// A permit by its token; none if it is a token of another kind.
-pub(crate) fn read(token: &str) -> Option<(u64, u128)> {
-    let (id, secret) = token.strip_prefix("permit-")?.split_once('-')?;
-    let digits = secret.len() == 32 && secret.bytes().all(|byte| byte.is_ascii_hexdigit());
-    Some((id.parse().ok()?, u128::from_str_radix(secret, 16).ok().filter(|_| digits)?))
 }
 
 /// `kgate acquire` of a permit that the log is to hold.
@@ -48,56 +41,66 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Outcome {
         Ok(address) => address,
         Err(error) => return Ok(said_no(&error)),
     };
-    let secret = u128::from_str_radix(&new_token()?, 16).expect("32 hexadecimal digits");
-    let kept = KeptWish {
-        gate: wish.gate.clone(),
-        permits: wish.permits,
-        k: wish.k,
-        hold: args.is_hold(),
-        ttl: args.ttl,
-        no_wait: wish.wait == Wait::No,
-        process: this_process(),
-        secret,
-    };
     block_on(async {
-        let asked = Kept::acquire(&address, &kept);
-        let got = match wish.wait {
-            Wait::AtMost(span) => match tokio::time::timeout(span, asked).await {
-                Ok(got) => got,
-                Err(_) => {
-                    say(&format!("no permit of gate {} came free within {span:?}", wish.gate));
-                    return Ok(ExitCode::from(args.ask.conflict_exit_code));
-                }
-            },
-            Wait::ForEver | Wait::No => asked.await,
+        let acquired = async {
+            let client = Client::connect(&address).await?;
+            let mut gate = client.durable(&wish.gate).weight(wish.permits);
+            if let Some(k) = wish.k {
+                gate = gate.k(k);
+            }
+            if args.is_hold() {
+                gate = gate.hold();
+            }
+            if let Some(ttl) = args.ttl {
+                gate = gate.ttl(ttl);
+            }
+            let acquired = match wish.wait {
+                Wait::ForEver => gate.acquire().await.map(Some),
+                Wait::AtMost(span) => gate.timeout(span).acquire().await.map(Some),
+                Wait::No => gate.try_acquire().await,
+            };
+            Ok::<_, Error>((client, acquired?))
         };
-        let Kept { permit, slots, fence, k, ttl, node } = match got {
-            Ok(kept) => kept,
-            Err(kgate_client::Error::Refused(refusal))
-                if matches!(refusal.code, api::ErrorCode::Busy | api::ErrorCode::LimitExceeded) =>
+        let (client, permit) = match acquired.await {
+            Ok((client, Some(permit))) => (client, permit),
+            Ok((_, None)) => {
+                say(&format!("no permit of gate {} is free", wish.gate));
+                return Ok(ExitCode::from(args.ask.conflict_exit_code));
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::LimitExceeded) =>
             {
-                say(&refusal.message);
+                say(&error.to_string());
                 return Ok(ExitCode::from(args.ask.conflict_exit_code));
             }
             Err(error) => return Ok(said_no(&error)),
         };
-        let token = format!("permit-{permit}-{secret:032x}");
+        let token = permit.token();
         if args.json {
-            let fence = format!("{fence:032x}");
-            let (gate, ttl) =
-                (&wish.gate, ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)));
-            let line = json!({ "token": token, "permit_id": permit, "gate": gate, "slots": slots, "k": k, "fence": fence, "ttl_ms": ttl, "node": node });
+            let ttl_ms = permit.ttl().map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+            let line = json!({
+                "token": token.to_string(),
+                "permit_id": token.permit_id,
+                "gate": permit.gate(),
+                "slots": permit.slots(),
+                "k": permit.k(),
+                "fence": permit.fence_hex(),
+                "ttl_ms": ttl_ms,
+                "node": permit.node(),
+            });
             writeln!(stdout(), "{line}")?;
         } else {
             writeln!(stdout(), "{token}")?;
         }
+        drop(permit);
+        client.close().await;
         Ok(ExitCode::SUCCESS)
     })?
 }
 
 /// `kgate renew`.
 pub(crate) fn renew(args: &RenewArgs) -> Outcome {
-    let Some((permit, secret)) = read(&args.token) else {
+    let Ok(token) = args.token.parse::<DurableToken>() else {
         return Err(Failure::Usage(
             "that is no token of `kgate acquire --ttl`: others are renewed by themselves".into(),
         ));
@@ -106,13 +109,19 @@ pub(crate) fn renew(args: &RenewArgs) -> Outcome {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
-    match block_on(Kept::renew(&address, permit, secret))? {
+    let renewed = block_on(async {
+        let client = Client::connect(&address).await?;
+        let renewed = client.renew(token).await;
+        client.close().await;
+        renewed
+    })?;
+    match renewed {
         Ok(ttl) => {
-            let incarnations = ttl.map_or_else(
-                || "it has no end of its own".to_owned(),
-                |ttl| format!("it is alive for {ttl:?} from when this was sent"),
+            let validity = ttl.map_or_else(
+                || "it does not expire".to_owned(),
+                |ttl| format!("it expires {ttl:?} after this request was sent"),
             );
-            say(&format!("permit {permit} is renewed: {incarnations}"));
+            say(&format!("permit {} renewed: {validity}", token.permit_id));
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => Ok(lost_or(&error)),
@@ -120,16 +129,23 @@ pub(crate) fn renew(args: &RenewArgs) -> Outcome {
 }
 
 /// `kgate release` of a permit that the log holds.
-pub(crate) fn release((permit, secret): (u64, u128), args: &ReleaseArgs) -> Outcome {
+pub(crate) fn release(token: DurableToken, args: &ReleaseArgs) -> Outcome {
     let address = match address(args.node.clone(), &args.credentials) {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
-    match block_on(Kept::release(&address, permit, secret))? {
+    let released = block_on(async {
+        let client = Client::connect(&address).await?;
+        let released = client.release(token).await;
+        client.close().await;
+        released
+    })?;
+    match released {
         Ok(was_held) => {
             if !was_held {
                 say(&format!(
-                    "warning: permit {permit} was not held any more: it had expired, been evicted or been given back before"
+                    "warning: permit {} was not held any more: it had expired, been evicted or been released before",
+                    token.permit_id
                 ));
             }
             Ok(ExitCode::SUCCESS)
@@ -139,21 +155,7 @@ pub(crate) fn release((permit, secret): (u64, u128), args: &ReleaseArgs) -> Outc
 }
 
 /// 121, as for every permit that is lost.
-fn lost_or(error: &kgate_client::Error) -> ExitCode {
-    match error {
-        kgate_client::Error::Refused(refusal)
-            if matches!(
-                refusal.code,
-                api::ErrorCode::PermitNotFound | api::ErrorCode::SessionNotFound
-            ) =>
-        {
-            say(&refusal.message);
-            ExitCode::from(crate::run::exit::LOST)
-        }
-        kgate_client::Error::Refused(_)
-        | kgate_client::Error::NoNode { .. }
-        | kgate_client::Error::Address(_)
-        | kgate_client::Error::TimedOut(_)
-        | kgate_client::Error::Credentials(_) => said_no(error),
-    }
+fn lost_or(error: &Error) -> ExitCode {
+    let code = said_no(error);
+    if error.kind() == ErrorKind::PermitNotFound { ExitCode::from(LOST) } else { code }
 }

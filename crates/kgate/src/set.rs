@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use kgate_client::{Operators, api};
+use kgate_client::{Admin, GateChange};
 
 use crate::run::exit::OCCUPIED;
 use crate::run::options::Policy;
@@ -59,31 +59,33 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
-    let timeout_ms =
-        args.wait.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
-    let policy = args.policy.map_or(api::Policy::Unspecified, Into::into).into();
-    let (k, keep_k) = (args.k.unwrap_or(0), args.k.is_none());
-    let wish = api::SetGateRequest {
-        gate: args.name.clone(),
-        k,
-        no_wait: args.no_wait,
-        timeout_ms,
-        policy,
-        keep_k,
-    };
     block_on(async {
-        let reply = match Operators::connect(&address).await {
-            Ok(mut operators) => operators.set(wish).await,
-            Err(error) => Err(error),
+        let reply = async {
+            let mut admin = Admin::connect(&address).await?;
+            let mut change = admin.set_gate(&args.name);
+            if let Some(k) = args.k {
+                change = change.k(k);
+            }
+            if let Some(policy) = args.policy {
+                change = change.policy(policy.into());
+            }
+            if let Some(wait) = args.wait {
+                change = change.timeout(wait);
+            }
+            if args.no_wait {
+                change = change.no_wait();
+            }
+            change.send().await
         };
+        let reply = reply.await;
         let reply = match reply {
             Ok(reply) => reply,
             Err(error) => return Ok(said_no(&error)),
         };
         if args.json {
-            writeln!(stdout(), "{}", kgate_api::json::set(&reply))?;
+            writeln!(stdout(), "{}", reply.to_json())?;
         }
-        let api::SetGateReply { k, log_index, previous_k, drained, draining } = reply;
+        let GateChange { k, log_index, previous_k, drained, draining, .. } = reply;
         let policy = match args.policy {
             Some(Policy::Hold) => " and policy hold",
             Some(Policy::Lease) => " and policy lease",

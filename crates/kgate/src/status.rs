@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use kgate_client::{Address, Client, Error, Operators, api};
+use kgate_client::{Address, Admin, ClientStatus, Error, ErrorKind, Status};
 use tokio_stream::StreamExt;
 
 use crate::credentials::CredentialArgs;
@@ -79,25 +79,15 @@ pub(crate) fn say(text: &str) {
 /// Tells why it did not work, and which exit code that is.
 pub(crate) fn said_no(error: &Error) -> ExitCode {
     say(&error.to_string());
-    match error {
-        Error::NoNode { .. } => ExitCode::from(NO_NODE),
-        Error::Address(_) => ExitCode::from(2),
-        Error::Refused(refusal) => ExitCode::from(match refusal.code {
-            api::ErrorCode::Busy | api::ErrorCode::LimitExceeded => OCCUPIED,
-            api::ErrorCode::NoQuorum => NO_QUORUM,
-            api::ErrorCode::Conflict => K_CONFLICT,
-            api::ErrorCode::GateNotFound | api::ErrorCode::NodeNotFound => 1,
-            api::ErrorCode::BadRequest | api::ErrorCode::TooLarge => 2,
-            api::ErrorCode::PermitNotFound => 1,
-            api::ErrorCode::TimedOut => OCCUPIED,
-            api::ErrorCode::NodeGone => NO_NODE,
-            api::ErrorCode::Unspecified
-            | api::ErrorCode::SessionNotFound
-            | api::ErrorCode::Unauthenticated
-            | api::ErrorCode::PermissionDenied => 125,
-        }),
-        Error::TimedOut(_) | Error::Credentials(_) => ExitCode::from(125),
-    }
+    ExitCode::from(match error.kind() {
+        ErrorKind::Busy | ErrorKind::LimitExceeded | ErrorKind::TimedOut => OCCUPIED,
+        ErrorKind::NoQuorum => NO_QUORUM,
+        ErrorKind::Conflict => K_CONFLICT,
+        ErrorKind::GateNotFound | ErrorKind::NodeNotFound | ErrorKind::PermitNotFound => 1,
+        ErrorKind::InvalidAddress | ErrorKind::BadRequest | ErrorKind::TooLarge => 2,
+        ErrorKind::Unreachable | ErrorKind::NodeGone => NO_NODE,
+        _ => 125,
+    })
 }
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
@@ -110,8 +100,8 @@ pub(crate) fn status(args: &LookArgs) -> Outcome {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
-    match block_on(Client::status(&address, args.name.as_deref()))? {
-        Ok(reply) if args.name.is_some() && reply.gates.is_empty() => {
+    match block_on(Status::fetch(&address, args.name.as_deref()))? {
+        Ok(reply) if args.name.is_some() && reply.gates().next().is_none() => {
             Ok(no_gate(args.name.as_deref()))
         }
         Ok(reply) => show(&reply, args).map(|()| ExitCode::SUCCESS),
@@ -130,7 +120,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Outcome {
         Err(code) => return Ok(code),
     };
     if args.timing {
-        let timing = block_on(async { Operators::connect(&address).await?.timing().await })?;
+        let timing = block_on(async { Admin::connect(&address).await?.timing().await })?;
         return match timing {
             Ok(table) => {
                 writeln!(stdout().lock(), "{}", table.trim_end())?;
@@ -139,10 +129,10 @@ pub(crate) fn explain(args: &ExplainArgs) -> Outcome {
             Err(error) => Ok(said_no(&error)),
         };
     }
-    match block_on(Client::status(&address, args.name.as_deref()))? {
-        Ok(reply) => match reply.gates.first() {
+    match block_on(Status::fetch(&address, args.name.as_deref()))? {
+        Ok(reply) => match reply.gates().next() {
             Some(gate) => {
-                write!(stdout().lock(), "{}", kgate_api::explain(&reply, gate))?;
+                write!(stdout().lock(), "{}", gate.explain())?;
                 Ok(ExitCode::SUCCESS)
             }
             None => Ok(no_gate(args.name.as_deref())),
@@ -157,7 +147,7 @@ pub(crate) fn watch(args: &LookArgs) -> Outcome {
         Err(code) => return Ok(code),
     };
     block_on(async {
-        let replies = match Client::watch(&address, args.name.as_deref()).await {
+        let replies = match Status::watch(&address, args.name.as_deref()).await {
             Ok(replies) => replies,
             Err(error) => return Ok(said_no(&error)),
         };
@@ -172,48 +162,47 @@ pub(crate) fn watch(args: &LookArgs) -> Outcome {
     })?
 }
 
-fn show(reply: &api::StatusReply, args: &LookArgs) -> Result<(), Failure> {
+fn show(reply: &Status, args: &LookArgs) -> Result<(), Failure> {
     let mut out = stdout().lock();
     if args.json {
-        writeln!(out, "{}", kgate_api::json::status(reply))?;
+        writeln!(out, "{}", reply.to_json())?;
         return Ok(out.flush()?);
     }
-    for gate in &reply.gates {
-        let (taken, waiting) = (kgate_api::taken(gate), gate.waiting.len());
-        let api::GateStatus { name, k, protocol, .. } = gate;
-        let closed = if *k == 0 { " (closed)" } else { "" };
-        let least = if kgate_api::unknown(reply).is_empty() { "" } else { "at least " };
+    for gate in reply.gates() {
+        let (taken, waiting) = (gate.slots_in_use(), gate.waiting().len());
+        let (name, k, protocol) = (gate.name(), gate.k(), gate.protocol());
+        let closed = if k == 0 { " (closed)" } else { "" };
+        let least = if reply.incomplete_nodes().is_empty() { "" } else { "at least " };
         writeln!(
             out,
             "{name}  k {k}{closed}  {least}{taken} taken  {least}{waiting} waiting  ({protocol})"
         )?;
-        for holder in &gate.holders {
-            let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
+        for holder in gate.holders() {
+            let slots: Vec<String> = holder.slots().iter().map(u32::to_string).collect();
             let place =
                 if slots.is_empty() { "holds".into() } else { format!("slot {}", slots.join(",")) };
-            let fence = holder.fence.as_deref().unwrap_or("-");
-            let cut = if holder.disconnected { "  (connection cut)" } else { "" };
-            writeln!(out, "  {place:<8} {}  fence {fence}{cut}", client(holder))?;
+            let fence = holder.fence_hex().unwrap_or("-");
+            let cut = if holder.is_disconnected() { "  (connection cut)" } else { "" };
+            writeln!(out, "  {place:<8} {}  fence {fence}{cut}", client(&holder))?;
         }
-        for held in &gate.durable_permits {
-            let slots: Vec<String> = held.slots.iter().map(u32::to_string).collect();
-            let seconds = |span: u64| span / 1_000_000_000;
+        for held in gate.durable_permits() {
+            let slots: Vec<String> = held.slots().iter().map(u32::to_string).collect();
             let end = held
-                .ttl_left_ns
-                .map_or_else(|| "no end".to_owned(), |left| format!("{} s left", seconds(left)));
+                .ttl_left()
+                .map_or_else(|| "no end".to_owned(), |left| format!("{} s left", left.as_secs()));
             let place = format!("slot {}", slots.join(","));
             let (permit, holder, since, fence) =
-                (held.permit_id, &held.holder, seconds(held.age_ns), &held.fence);
+                (held.permit_id(), held.holder(), held.age().as_secs(), held.fence_hex());
             writeln!(
                 out,
                 "  {place:<8} held by the log as permit {permit} for {holder}, {since} s, {end}  fence {fence}"
             )?;
         }
-        for (place, waiter) in gate.waiting.iter().enumerate() {
-            writeln!(out, "  {:<8} {}", format!("queue {}", place + 1), client(waiter))?;
+        for (place, waiter) in gate.waiting().enumerate() {
+            writeln!(out, "  {:<8} {}", format!("queue {}", place + 1), client(&waiter))?;
         }
     }
-    if reply.gates.is_empty() {
+    if reply.gates().next().is_none() {
         // Who watches one may be there before it.
         match &args.name {
             Some(name) => writeln!(out, "no gate {name} yet: `kgate status` lists all")?,
@@ -221,27 +210,27 @@ fn show(reply: &api::StatusReply, args: &LookArgs) -> Result<(), Failure> {
         }
     }
     for (what, nodes) in
-        [("not heard", &reply.unreachable), ("held for crashed", &reply.declared_dead)]
+        [("not heard", reply.unreachable()), ("held for crashed", reply.declared_dead())]
     {
         if !nodes.is_empty() {
             let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
             writeln!(out, "{what}: node {}", nodes.join(", "))?;
         }
     }
-    for standing in
-        reply.node_statuses.iter().filter(|standing| !standing.no_lease_reason.is_empty())
-    {
-        writeln!(out, "node {} grants nothing now: {}", standing.node, standing.no_lease_reason)?;
+    for lease in reply.leases() {
+        if let Some(reason) = lease.missing_reason() {
+            writeln!(out, "node {} grants nothing now: {reason}", lease.node())?;
+        }
     }
     Ok(out.flush()?)
 }
 
-fn client(client: &api::ClientStatus) -> String {
-    let process = client.process.clone().unwrap_or_default();
-    let since = kgate_api::ago(client.age_ns);
+fn client(client: &ClientStatus) -> String {
+    let process = client.process();
+    let since = kgate_api::ago(u64::try_from(client.age().as_nanos()).unwrap_or(u64::MAX));
     let who = match process.pid {
         0 => "an unknown process".to_owned(),
         pid => format!("pid {pid} {}@{}", process.user, process.host),
     };
-    format!("node {}  {who}  {since}  {}", client.node, process.command)
+    format!("node {}  {who}  {since}  {}", client.node(), process.command)
 }

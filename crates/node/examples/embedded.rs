@@ -30,9 +30,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!(
             "node {} migrates, fence {}",
             permit.node(),
-            permit.fence_text().unwrap_or_default()
+            permit.fence_hex().unwrap_or_default()
         );
-        permit.release().await;
+        permit.release().await?;
     }
     for machine in machines {
         machine.stop().await?;

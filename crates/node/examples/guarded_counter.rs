@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             for _ in 0..EACH {
                 let permit = client.gate("counter").acquire().await?;
                 add_one(&file).await.expect("the file is ours");
-                permit.release().await;
+                permit.release().await?;
             }
             Ok::<(), kgate_client::Error>(())
         }));

@@ -24,13 +24,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!(
                 "job {job:2} on slot {}, fence {}",
                 permit.slots()[0],
-                permit.fence_text().unwrap_or_default()
+                permit.fence_hex().unwrap_or_default()
             );
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(20 + 7 * (job % 3))) => {}
                 why = permit.lost() => println!("job {job} stops: {why}"),
             }
-            permit.release().await;
+            permit.release().await?;
             Ok::<(), kgate_client::Error>(())
         }));
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kgate_client::{Client, Error, api};
+use kgate_client::{Client, ErrorKind, GateStatus, Status};
 use kgate_node::{Config, Node};
 use tokio::net::TcpListener;
 
@@ -53,11 +53,11 @@ async fn one_more_than_k() {
     let refused = waits.gate("gpu").try_acquire().await.unwrap();
     assert!(refused.is_none());
     let timed_out = waits.gate("gpu").timeout(Duration::from_millis(100)).acquire().await;
-    assert!(matches!(timed_out, Err(Error::TimedOut(_))));
+    assert_eq!(timed_out.unwrap_err().kind(), ErrorKind::TimedOut);
     let out = permits.remove(1);
     let (slot, fence) = (out.slots().to_vec(), out.fence());
     let waiting = tokio::spawn(async move { waits.gate("gpu").acquire().await });
-    out.release().await;
+    out.release().await.unwrap();
     let next = waiting.await.unwrap().unwrap();
     assert_eq!(next.slots(), slot);
     assert!(next.fence() > fence, "{:?} after {fence:?}", next.fence());
@@ -69,13 +69,10 @@ async fn another_k() {
     let nodes = cluster(2, "").await;
     let _permit = client(&nodes[0]).await.gate("gpu").k(2).acquire().await.unwrap();
     let refused = client(&nodes[1]).await.gate("gpu").k(3).acquire().await;
-    let Err(Error::Refused(refusal)) = refused else { panic!("{refused:?}") };
-    assert_eq!(refusal.code, api::ErrorCode::Conflict);
-    assert!(
-        refusal.message.contains("k = 2") && refusal.message.contains("k = 3"),
-        "{}",
-        refusal.message
-    );
+    let refusal = refused.unwrap_err();
+    assert_eq!(refusal.kind(), ErrorKind::Conflict);
+    let text = refusal.to_string();
+    assert!(text.contains("k = 2") && text.contains("k = 3"), "{text}");
 }
 
 /// Everybody sees who holds and who waits, at whatever node they look, and is told when it changes.
@@ -86,23 +83,23 @@ async fn everybody_sees_everything() {
     let permit = client(&nodes[0]).await.gate("gpu").acquire().await.unwrap();
     let waits = client(&nodes[1]).await;
     let waiting = tokio::spawn(async move { waits.gate("gpu").acquire().await });
-    let watch = Client::watch(&nodes[2].api()[0], Some("gpu")).await.unwrap();
+    let watch = Status::watch(&nodes[2].api()[0], Some("gpu")).await.unwrap();
     let mut watch = Box::pin(watch);
-    let both = |gate: &api::GateStatus| {
-        gate.holders.first().is_some_and(|holder| holder.node == 0)
-            && gate.waiting.first().is_some_and(|waiter| waiter.node == 1)
+    let both = |gate: GateStatus<'_>| {
+        gate.holders().next().is_some_and(|holder| holder.node() == 0)
+            && gate.waiting().next().is_some_and(|waiter| waiter.node() == 1)
     };
     loop {
         let reply = watch.next().await.expect("goes on").unwrap();
-        if reply.gates.first().is_some_and(both) {
+        if reply.gates().next().is_some_and(both) {
             break;
         }
     }
-    permit.release().await;
+    permit.release().await.unwrap();
     let _permit = waiting.await.unwrap().unwrap();
     loop {
         let reply = watch.next().await.expect("goes on").unwrap();
-        if reply.gates[0].holders.first().is_some_and(|holder| holder.node == 1) {
+        if reply.gate("gpu").unwrap().holders().next().is_some_and(|holder| holder.node() == 1) {
             break;
         }
     }
@@ -132,8 +129,8 @@ async fn a_node_that_stops() {
     let permit = one.gate("gpu").acquire().await.unwrap();
     let waiting = tokio::spawn(async move { other.gate("gpu").acquire().await });
     nodes.remove(0).stop().await.unwrap();
-    let why = permit.lost().await;
-    assert!(why.contains("stop"), "{why}");
+    let reason = permit.lost().await;
+    assert!(reason.to_string().contains("stop"), "{reason}");
     waiting.await.unwrap().unwrap();
 }
 
@@ -158,7 +155,7 @@ async fn every_protocol_on_real_sockets() {
                     assert!(now < 2, "two at most");
                     tokio::task::yield_now().await;
                     inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                    permit.release().await;
+                    permit.release().await.unwrap();
                 }
             }));
         }

@@ -39,7 +39,7 @@ async fn get(store: SocketAddr) -> String {
 
 fn shown(permit: &Permit) -> String {
     let slots = permit.slots().iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let fence = permit.fence_text().unwrap();
+    let fence = permit.fence_hex().unwrap();
     format!("kgate-gate: {}\r\nkgate-slots: {slots}\r\nkgate-fence: {fence}\r\n", permit.gate())
 }
 
@@ -57,7 +57,7 @@ async fn a_late_holder_is_refused() {
     let stale = shown(&first);
     assert!(put(store, &stale, "by the first").await.starts_with("HTTP/1.1 204"));
     // It sleeps, loses the permit, and does not know.
-    first.release().await;
+    first.release().await.unwrap();
     let second = client.gate("deploy").acquire().await.unwrap();
     assert!(put(store, &shown(&second), "by the second").await.starts_with("HTTP/1.1 204"));
 

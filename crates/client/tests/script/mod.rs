@@ -1,14 +1,13 @@
-//! A node that says what the test says: real gRPC, and each stream of a client is handed to the
-//! test.
+//! A scripted node: real gRPC, and the test itself answers each stream of a client.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use kgate_client::api::client_message::Message as Said;
-use kgate_client::api::gates_server::{Gates, GatesServer};
-use kgate_client::api::server_message::Message as Say;
-use kgate_client::api::{
+use kgate_api::v1::client_message::Message as Said;
+use kgate_api::v1::gates_server::{Gates, GatesServer};
+use kgate_api::v1::server_message::Message as Say;
+use kgate_api::v1::{
     ClientMessage, Granted, Hello, Renewed, ServerMessage, StatusReply, StatusRequest, Welcome,
 };
 use tokio::net::TcpListener;

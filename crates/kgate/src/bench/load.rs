@@ -113,7 +113,7 @@ impl Asker {
                 tokio::time::sleep(self.hold).await;
             }
             history.is_out(process);
-            permit.release().await;
+            permit.release().await?;
         }
         Ok(())
     }

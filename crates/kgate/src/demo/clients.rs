@@ -97,7 +97,7 @@ impl One {
             if let Some(why) = lost {
                 return self.trouble(&format!("its permit was lost: {why}"));
             }
-            permit.release().await;
+            let _ = permit.release().await;
         }
     }
 

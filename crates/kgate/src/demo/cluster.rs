@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use kgate_client::Client;
+use kgate_client::Status;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 
@@ -146,14 +146,13 @@ impl Cluster {
 
     /// Waits until that node hears all others, and with leases until all have one.
     async fn meets_all(&self, id: usize, plan: &Plan) -> anyhow::Result<()> {
-        let mut seen = Box::pin(Client::watch(self.api(id), Some(GATE)).await?);
+        let mut seen = Box::pin(Status::watch(self.api(id), Some(GATE)).await?);
         while let Some(status) = seen.next().await {
             let status = status?;
-            let leased =
-                status.node_statuses.iter().filter(|standing| standing.lease_left_ns > 0).count();
-            let ready =
-                !plan.has_leases() || leased == plan.nodes as usize && !status.gates.is_empty();
-            if status.unreachable.is_empty() && ready {
+            let leased = status.leases().filter(|lease| !lease.remaining().is_zero()).count();
+            let ready = !plan.has_leases()
+                || leased == plan.nodes as usize && status.gates().next().is_some();
+            if status.unreachable().is_empty() && ready {
                 return Ok(());
             }
         }

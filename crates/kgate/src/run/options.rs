@@ -114,7 +114,7 @@ pub(crate) enum Policy {
     Hold,
 }
 
-impl From<Policy> for kgate_client::api::Policy {
+impl From<Policy> for kgate_client::Policy {
     fn from(policy: Policy) -> Self {
         match policy {
             Policy::Lease => Self::Lease,

@@ -61,7 +61,7 @@ fn be_one(node: &str) {
         let lost = async {
             let why = permit.lost().await;
             let now = LeaseInstant::now();
-            let deadline = client.until().borrow().0;
+            let deadline = client.valid_until().borrow().0;
             println!("\ntells lost {} {deadline} {why}", now.0);
         };
         tokio::select! {
@@ -70,7 +70,7 @@ fn be_one(node: &str) {
         }
         // Out first: the next one may be in before we hear that our word was heard.
         drop(inside);
-        permit.release().await;
+        permit.release().await.unwrap();
         println!("\ntells released {}", LeaseInstant::now().0);
     });
 }
@@ -131,7 +131,7 @@ pub(crate) fn next(node: &str, gate: &str, book: &Book, name: &str) -> LeaseInst
         let permit = Client::connect(node).await.unwrap().gate(gate).acquire().await.unwrap();
         let now = LeaseInstant::now();
         drop(book.enter(&permit, name));
-        permit.release().await;
+        permit.release().await.unwrap();
         now
     })
 }

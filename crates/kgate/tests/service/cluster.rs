@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kgate_client::Client;
+use kgate_client::Status;
 use rustix::process::Signal;
 use tokio_stream::StreamExt;
 
@@ -127,9 +127,9 @@ impl Cluster {
     /// Waits until that node hears all others.
     pub(crate) fn until_met(&self, id: usize) {
         block_on(async {
-            let mut seen = Box::pin(Client::watch(&self.api[id], None).await.unwrap());
+            let mut seen = Box::pin(Status::watch(&self.api[id], None).await.unwrap());
             while let Some(status) = seen.next().await {
-                if status.unwrap().unreachable.is_empty() {
+                if status.unwrap().unreachable().is_empty() {
                     return;
                 }
             }

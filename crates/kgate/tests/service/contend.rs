@@ -19,7 +19,7 @@ fn one_more_than_k() {
     let mut third = book.inside(cluster.run(&home, 2, "gpu", 2), "third", "exec cat");
     let mut third = Process::start(third.stdin(Stdio::piped()));
     for api in &cluster.api {
-        until_gate(api, "gpu", |gate| (gate.holders.len(), gate.waiting.len()) == (2, 1));
+        until_gate(api, "gpu", |gate| (gate.holders().len(), gate.waiting().len()) == (2, 1));
     }
     assert_eq!((book.inside_now(), book.entries().len()), (2, 2));
     held[0].close_input();

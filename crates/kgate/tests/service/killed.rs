@@ -27,7 +27,7 @@ fn whole_clients() {
         let killed = LeaseInstant::now();
         // Its node has noticed the end of the stream, and freed nothing.
         until_gate(&cluster.api[0], gate, |gate| {
-            gate.holders.iter().all(|holder| holder.disconnected)
+            gate.holders().all(|holder| holder.is_disconnected())
         });
         let granted = next(&cluster.api[1], gate, &book, "next");
         // It was told at its last renewal that it counts for so long.

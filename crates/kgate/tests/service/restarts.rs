@@ -86,7 +86,7 @@ impl Load {
                 _ = permit.lost() => {}
             }
             drop(inside);
-            permit.release().await;
+            permit.release().await.unwrap();
             self.entered[client].fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

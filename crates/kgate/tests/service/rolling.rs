@@ -111,7 +111,7 @@ impl Load {
                 why = permit.lost() => return Err(format!("client {client} at {api} has lost its permit: {why}")),
             }
             drop(inside);
-            permit.release().await;
+            permit.release().await.unwrap();
             self.entered[client].fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use kgate_client::api::GateStatus;
-use kgate_client::{Client, LeaseInstant};
+use kgate_client::{GateStatus, LeaseInstant, Status};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio_stream::StreamExt;
 
@@ -197,21 +196,21 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Waits until a gate looks so, seen from that node.
-pub(crate) async fn looks_so(api: &str, gate: &str, is_so: impl Fn(&GateStatus) -> bool) {
-    let mut seen = Box::pin(Client::watch(api, Some(gate)).await.unwrap());
+pub(crate) async fn looks_so(api: &str, gate: &str, is_so: impl Fn(GateStatus<'_>) -> bool) {
+    let mut seen = Box::pin(Status::watch(api, Some(gate)).await.unwrap());
     while let Some(status) = seen.next().await {
-        if status.unwrap().gates.first().is_some_and(&is_so) {
+        if status.unwrap().gates().next().is_some_and(&is_so) {
             return;
         }
     }
     panic!("the node at {api} has ended");
 }
 
-pub(crate) fn until_gate(api: &str, gate: &str, is_so: impl Fn(&GateStatus) -> bool) {
+pub(crate) fn until_gate(api: &str, gate: &str, is_so: impl Fn(GateStatus<'_>) -> bool) {
     block_on(looks_so(api, gate, is_so));
 }
 
 /// So many wait at a gate, seen from that node.
 pub(crate) fn until_waiting(api: &str, gate: &str, count: usize) {
-    until_gate(api, gate, |gate| gate.waiting.len() == count);
+    until_gate(api, gate, |gate| gate.waiting().len() == count);
 }

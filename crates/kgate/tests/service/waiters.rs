@@ -18,15 +18,8 @@ fn ten_thousand() {
     let cluster = Cluster::start(&home, 1, "");
     let api = &cluster.api[0];
     block_on(async {
-        let holder = Client::connect(api)
-            .await
-            .unwrap()
-            .gate("gpu")
-            .k(3)
-            .permits(3)
-            .acquire()
-            .await
-            .unwrap();
+        let holder =
+            Client::connect(api).await.unwrap().gate("gpu").k(3).weight(3).acquire().await.unwrap();
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
             sessions.push(Client::connect(api).await.unwrap());
@@ -37,23 +30,23 @@ fn ten_thousand() {
             waiting.push(tokio::spawn(async move {
                 let permit = gate.acquire().await.unwrap();
                 drop(book.enter(&permit, &number.to_string()));
-                permit.release().await;
+                permit.release().await.unwrap();
             }));
         }
-        looks_so(api, "gpu", |gate| gate.waiting.len() == WAITERS).await;
+        looks_so(api, "gpu", |gate| gate.waiting().len() == WAITERS).await;
         let (gone, served): (Vec<_>, Vec<_>) =
             (0..).zip(waiting).partition(|(number, _)| number % 3 == 0);
         let (gone, served) = (gone.into_iter(), Vec::from_iter(served));
         // Dropped, a request is taken back.
         gone.for_each(|(_, waits)| waits.abort());
-        looks_so(api, "gpu", |gate| gate.waiting.len() == served.len()).await;
+        looks_so(api, "gpu", |gate| gate.waiting().len() == served.len()).await;
         assert_eq!(book.entries().len(), 0);
         let count = served.len();
-        holder.release().await;
+        holder.release().await.unwrap();
         for (_, waits) in served {
             waits.await.unwrap();
         }
         assert_eq!(book.check(3).len(), count);
-        looks_so(api, "gpu", |gate| gate.waiting.is_empty() && gate.holders.is_empty()).await;
+        looks_so(api, "gpu", |gate| gate.waiting().len() == 0 && gate.holders().len() == 0).await;
     });
 }

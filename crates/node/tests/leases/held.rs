@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kgate_client::{Kept, LeaseInstant};
+use kgate_client::{Client, DurableToken, LeaseInstant};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -119,12 +119,12 @@ async fn a_time_to_live() {
     assert!(took >= Duration::from_secs(3), "early: {took:?}");
     assert!(text(&next, "fence") > text(&first, "fence"));
     assert_eq!(cluster.asked(0, "POST", &renew, &secret, &[200, 410]).await.0, 410, "it is gone");
-    let number = |permit: &Value| u128::from_str_radix(text(permit, "secret"), 16).unwrap();
-    let late = Kept::release(&cluster.api(1), permit, number(&first)).await.unwrap();
+    let client = Client::connect(&cluster.api(1)).await.unwrap();
+    let token = |permit: &Value| DurableToken {
+        permit_id: permit["permit_id"].as_u64().unwrap(),
+        secret: u128::from_str_radix(text(permit, "secret"), 16).unwrap(),
+    };
+    let late = client.release(token(&first)).await.unwrap();
     assert!(!late, "who gives it back after that is told");
-    let permit = next["permit_id"].as_u64().unwrap();
-    assert!(
-        Kept::release(&cluster.api(1), permit, number(&next)).await.unwrap(),
-        "who is in time is not"
-    );
+    assert!(client.release(token(&next)).await.unwrap(), "who is in time is not");
 }

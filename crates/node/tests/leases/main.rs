@@ -12,7 +12,7 @@ mod paths;
 use std::time::Duration;
 
 use cluster::{Cluster, PATIENCE, until};
-use kgate_client::{Client, Error, LeaseInstant, api};
+use kgate_client::{Client, ErrorKind, LeaseInstant};
 
 /// Three nodes found a cluster by themselves and grant; another k is a conflict that names both
 /// values; fences grow from node to node.
@@ -25,17 +25,14 @@ async fn three_nodes_found_a_cluster() {
         assert_eq!(permit.slots(), [0]);
         assert!(permit.fence() > last, "{:?} after {last:?}", permit.fence());
         last = permit.fence();
-        permit.release().await;
+        permit.release().await.unwrap();
     }
     let client = Client::connect(&cluster.api(2)).await.unwrap();
     let refused = client.gate("gpu").k(7).acquire().await;
-    let Err(Error::Refused(refusal)) = refused else { panic!("{refused:?}") };
-    assert_eq!(refusal.code, api::ErrorCode::Conflict);
-    assert!(
-        refusal.message.contains("k = 1") && refusal.message.contains("k = 7"),
-        "{}",
-        refusal.message
-    );
+    let refusal = refused.unwrap_err();
+    assert_eq!(refusal.kind(), ErrorKind::Conflict);
+    let text = refusal.to_string();
+    assert!(text.contains("k = 1") && text.contains("k = 7"), "{text}");
 }
 
 /// E1 to E4: the node of a holder is killed; another node gets the slot with a greater fence, no
@@ -65,7 +62,7 @@ async fn every_node_restarts() {
     let mut last = None;
     for id in 0..3 {
         for clean in [true, false] {
-            cluster.acquire(id).await.release().await;
+            cluster.acquire(id).await.release().await.unwrap();
             if clean {
                 cluster.stop(id).await
             } else {
@@ -75,7 +72,7 @@ async fn every_node_restarts() {
             let permit = cluster.acquire(id).await;
             assert!(permit.fence() > last, "{:?} after {last:?}", permit.fence());
             last = permit.fence();
-            permit.release().await;
+            permit.release().await.unwrap();
         }
     }
 }
@@ -92,9 +89,7 @@ async fn the_quorum_is_lost_and_comes_back() {
     let text = until(|| async {
         let client = Client::connect(&address).await.ok()?;
         match client.gate("gpu").timeout(Duration::from_secs(5)).acquire().await {
-            Err(Error::Refused(refusal)) if refusal.code == api::ErrorCode::NoQuorum => {
-                Some(refusal.message)
-            }
+            Err(error) if error.kind() == ErrorKind::NoQuorum => Some(error.to_string()),
             Err(_) => None,
             Ok(permit) => panic!("granted without a quorum: {permit:?}"),
         }
@@ -104,15 +99,16 @@ async fn the_quorum_is_lost_and_comes_back() {
     assert_eq!(cluster.ask(0, "GET", "/healthz", "").await.unwrap().0, 200, "the process runs");
     let (status, why) = cluster.ask(0, "GET", "/readyz", "").await.unwrap();
     assert_eq!(status, 503);
-    assert!(why.as_str().unwrap().starts_with("node 0 grants nothing now: no lease"), "{why}");
+    let message = why["message"].as_str().unwrap();
+    assert!(message.starts_with("node 0 grants nothing now: no lease"), "{why}");
     cluster.restart(1).await;
-    cluster.acquire(0).await.release().await;
+    cluster.acquire(0).await.release().await.unwrap();
     until(|| async {
         cluster.ask(0, "GET", "/readyz", "").await.filter(|(status, _)| *status == 200)
     })
     .await;
     cluster.restart(2).await;
-    cluster.acquire(2).await.release().await;
+    cluster.acquire(2).await.release().await.unwrap();
 }
 
 /// One node alone with a folder: its own vote is enough, and after a kill nothing is granted until
@@ -122,7 +118,7 @@ async fn one_node_alone() {
     let mut cluster = Cluster::start(1, "").await;
     let permit = cluster.acquire(0).await;
     let fence = permit.fence();
-    permit.release().await;
+    permit.release().await.unwrap();
     cluster.kill(0);
     let killed = LeaseInstant::now();
     cluster.restart(0).await;

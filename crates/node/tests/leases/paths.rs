@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_paths() {
     let cluster = Cluster::start(1, "").await;
-    cluster.acquire(0).await.release().await;
+    cluster.acquire(0).await.release().await.unwrap();
     for path in ["/nope", "/v1/statuss", "/", "/v1/gates/", "/v1/permits"] {
         let (status, said) = cluster.ask(0, "GET", path, "").await.unwrap();
         assert_eq!(status, 404, "{path}: {said}");

@@ -1,7 +1,6 @@
 //! Who may what by certificate, token and user; and how much of it.
 
-use kgate_api::v1::ErrorCode;
-use kgate_client::{Client, Credentials, Error, Refusal};
+use kgate_client::{Client, Credentials, Error, ErrorKind, Status};
 use kgate_node::Node;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -32,11 +31,9 @@ async fn local(folder: &Folder) -> UnixStream {
     UnixStream::connect(folder.0.join("node.sock")).await.unwrap()
 }
 
-fn why(error: Result<impl Sized, Error>) -> (ErrorCode, String) {
-    match error.map(|_| ()) {
-        Err(Error::Refused(Refusal { code, message })) => (code, message),
-        other => panic!("{other:?}"),
-    }
+fn why(result: Result<impl Sized, Error>) -> (ErrorKind, String) {
+    let error = result.map(|_| ()).unwrap_err();
+    (error.kind(), error.to_string())
 }
 
 /// By certificate: what begins so may be acquired, anything else is refused with who, what and what
@@ -49,7 +46,7 @@ async fn by_certificate() {
     let held = session.gate("build/linux").k(1).acquire().await.unwrap();
     assert!(session.gate("gpu").try_acquire().await.unwrap().is_some());
     let (kind, text) = why(session.gate("prod").acquire().await);
-    assert_eq!(kind, ErrorCode::PermissionDenied);
+    assert_eq!(kind, ErrorKind::PermissionDenied);
     assert!(
         text.contains("client ci-7 may not acquire `prod`") && text.contains("may = [\"acquire\"]"),
         "{text}"
@@ -57,13 +54,13 @@ async fn by_certificate() {
     // Who was refused goes on with what it has.
     assert!(session.gate("gpu").try_acquire().await.unwrap().is_some());
     let eve = connect(&node, &client(&ca, &folder, "eve")).await.unwrap();
-    assert_eq!(why(eve.gate("gpu").acquire().await).0, ErrorCode::PermissionDenied);
+    assert_eq!(why(eve.gate("gpu").acquire().await).0, ErrorKind::PermissionDenied);
     let metrics = get(local(&folder).await, "/metrics", "").await;
     assert_eq!(count(&metrics, "forbidden"), 2, "{metrics}");
     // People are shown who it is, not who it says it is.
     let status = get(local(&folder).await, "/v1/gates/build/linux", "").await;
     assert!(status.contains("client ci-7"), "{status}");
-    held.release().await;
+    held.release().await.unwrap();
 }
 
 /// Status and watch show what one may see and nothing else; one gate that one may not see is
@@ -75,21 +72,21 @@ async fn what_is_shown() {
     let all = Client::connect(&node.api()[1]).await.unwrap();
     let _gates =
         (all.gate("gpu").acquire().await.unwrap(), all.gate("prod").acquire().await.unwrap());
-    let names = |reply: kgate_api::v1::StatusReply| -> Vec<String> {
-        reply.gates.into_iter().map(|gate| gate.name).collect()
+    let names = |status: Status| -> Vec<String> {
+        status.gates().map(|gate| gate.name().to_owned()).collect()
     };
     let ci = client(&ca, &folder, "ci-7");
-    assert_eq!(names(Client::status(at(&node, &ci), None).await.unwrap()), ["gpu"]);
-    assert_eq!(names(Client::status(&node.api()[1], None).await.unwrap()), ["gpu", "prod"]);
+    assert_eq!(names(Status::fetch(at(&node, &ci), None).await.unwrap()), ["gpu"]);
+    assert_eq!(names(Status::fetch(&node.api()[1], None).await.unwrap()), ["gpu", "prod"]);
     for gate in ["prod", "nowhere"] {
         assert_eq!(
-            why(Client::status(at(&node, &ci), Some(gate)).await).0,
-            ErrorCode::PermissionDenied
+            why(Status::fetch(at(&node, &ci), Some(gate)).await).0,
+            ErrorKind::PermissionDenied
         );
         let answer = get(tls(&node, &ci).await, &format!("/v1/gates/{gate}"), "").await;
         assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("client ci-7"), "{answer}");
     }
-    let mut watched = Box::pin(Client::watch(at(&node, &ci), None).await.unwrap());
+    let mut watched = Box::pin(Status::watch(at(&node, &ci), None).await.unwrap());
     let first = in_time("a look", tokio_stream::StreamExt::next(&mut watched)).await;
     assert_eq!(names(first.unwrap().unwrap()), ["gpu"]);
     let answer = get(tls(&node, &ci).await, "/metrics", "").await;
@@ -108,9 +105,9 @@ async fn by_token() {
         ..nobody.clone()
     };
     let good = bearer(&format!("{TOKEN}\n"));
-    assert!(Client::status(at(&node, &good), None).await.is_ok());
+    assert!(Status::fetch(at(&node, &good), None).await.is_ok());
     let (kind, text) = why(connect(&node, &good).await.unwrap().gate("gpu").acquire().await);
-    assert_eq!(kind, ErrorCode::PermissionDenied);
+    assert_eq!(kind, ErrorKind::PermissionDenied);
     assert!(
         text.contains(&format!("the token with SHA-256 {}", &sha256(TOKEN)[..8]))
             && !text.contains(TOKEN)
@@ -128,11 +125,11 @@ async fn by_token() {
     // Who shows nothing gets in, and may nothing.
     assert_eq!(
         why(connect(&node, &nobody).await.unwrap().gate("gpu").acquire().await).0,
-        ErrorCode::PermissionDenied
+        ErrorKind::PermissionDenied
     );
-    let (kind, text) = why(Client::status(at(&node, &nobody), None).await);
+    let (kind, text) = why(Status::fetch(at(&node, &nobody), None).await);
     assert!(
-        kind == ErrorCode::PermissionDenied
+        kind == ErrorKind::PermissionDenied
             && text.contains("without certificate or token may not see any gate"),
         "{text}"
     );
@@ -142,8 +139,8 @@ async fn by_token() {
     assert_eq!(count(&metrics, "unknown"), 3, "{metrics}");
     let elsewhere =
         "http://10.255.255.1:1".parse::<kgate_client::Address>().unwrap().with(bearer(TOKEN));
-    let why = Client::status(elsewhere, None).await.unwrap_err().to_string();
-    assert!(why.contains("not sent in the clear"), "{why}");
+    let why = Status::fetch(elsewhere, None).await.unwrap_err().to_string();
+    assert!(why.contains("cleartext"), "{why}");
 }
 
 /// By user: the kernel says who is at a Unix socket. A list that names another shuts this one out.
@@ -184,7 +181,7 @@ async fn sessions_and_waiters() {
     let first = Client::connect(&node.api()[0]).await.unwrap();
     let second = Client::connect(&node.api()[0]).await.unwrap();
     let (kind, text) = why(Client::connect(&node.api()[0]).await);
-    assert_eq!(kind, ErrorCode::LimitExceeded);
+    assert_eq!(kind, ErrorKind::LimitExceeded);
     assert!(text.contains("has 2 sessions, its most") && text.contains("127.0.0.1"), "{text}");
     let held = first.gate("gpu").acquire().await.unwrap();
     let waits = tokio::spawn({
@@ -192,19 +189,26 @@ async fn sessions_and_waiters() {
         async move { second.gate("gpu").acquire().await }
     });
     in_time("a waiter", async {
-        while Client::status(&node.api()[0], Some("gpu")).await.unwrap().gates[0].waiting.is_empty()
+        while Status::fetch(&node.api()[0], Some("gpu"))
+            .await
+            .unwrap()
+            .gate("gpu")
+            .unwrap()
+            .waiting()
+            .len()
+            == 0
         {
             tokio::task::yield_now().await;
         }
     })
     .await;
     let (kind, text) = why(first.gate("other").acquire().await);
-    assert_eq!(kind, ErrorCode::LimitExceeded);
+    assert_eq!(kind, ErrorKind::LimitExceeded);
     assert!(text.contains("requests that wait"), "{text}");
-    held.release().await;
+    held.release().await.unwrap();
     let got = waits.await.unwrap().unwrap();
     assert!(first.gate("other").acquire().await.is_ok(), "nobody waits any more");
-    got.release().await;
+    got.release().await.unwrap();
     drop((first, second));
     in_time("room for a session", async {
         while Client::connect(&node.api()[0]).await.is_err() {
@@ -231,11 +235,11 @@ async fn too_fast() {
         }
     }
     let (kind, text) = why(Err::<(), _>(last.expect("it was refused at last")));
-    assert_eq!(kind, ErrorCode::LimitExceeded);
+    assert_eq!(kind, ErrorKind::LimitExceeded);
     assert!(text.contains("more than 1 times a second") && text.contains("ask again in"), "{text}");
-    let before = *client.until().borrow();
-    in_time("a renewal", client.until().wait_for(|until| *until > before)).await.unwrap();
-    in_time("a release", held.release()).await;
+    let before = *client.valid_until().borrow();
+    in_time("a renewal", client.valid_until().wait_for(|until| *until > before)).await.unwrap();
+    in_time("a release", held.release()).await.unwrap();
 }
 
 /// A message that is too long is not read: its stream ends with the reason.

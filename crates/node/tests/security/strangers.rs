@@ -34,7 +34,7 @@ async fn stalled_handshakes() {
     // The last goes when its time is over.
     let ended = in_time("the end of the last", stalled[399].read(&mut byte)).await;
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
-    permit.release().await;
+    permit.release().await.unwrap();
     let metrics = get(tls(&node, &alice).await, "/metrics", "").await;
     assert!(count(&metrics, "handshake") >= 144, "{metrics}");
 }

@@ -1,6 +1,6 @@
 //! Who gets in by TLS, and what the others are told.
 
-use kgate_client::{Client, Credentials};
+use kgate_client::{Client, Credentials, Status};
 use kgate_node::Node;
 use tokio::net::UnixStream;
 
@@ -18,7 +18,7 @@ async fn certificates_of_one_authority() {
     let permit = connect(&node, &alice).await.unwrap().gate("gpu").k(2).acquire().await.unwrap();
     let status = get(tls(&node, &alice).await, "/v1/status", "").await;
     assert!(status.starts_with("HTTP/1.1 200") && status.contains("\"gpu\""), "{status}");
-    permit.release().await;
+    permit.release().await.unwrap();
     let local = Client::connect(&node.api()[1]).await.unwrap();
     assert!(local.gate("gpu").try_acquire().await.unwrap().is_some());
     let socket = UnixStream::connect(folder.0.join("node.sock")).await.unwrap();
@@ -43,8 +43,8 @@ async fn clients_that_are_not_known() {
     let (certificate, key) = ours.files(&folder, &["client-old.farm"], Use::Client, true);
     let old = Credentials { certificate: Some(certificate), key: Some(key), ..none.clone() };
     for (credentials, expected) in [
-        (&none, "wants the certificate of a client"),
-        (&other, "does not accept this client's certificate"),
+        (&none, "requires a client certificate"),
+        (&other, "rejected this client's certificate"),
         (&old, "has expired"),
     ] {
         let why = refused(&node, credentials).await;
@@ -70,19 +70,19 @@ async fn nodes_that_are_not_known() {
     let table = [
         (
             theirs.files(&folder, here, Use::Node, false),
-            "not of the authority that this client trusts",
+            "not signed by the authority that this client trusts",
         ),
         (
             ours.files(&folder, &["node-9.farm", "10.0.0.9"], Use::Node, false),
-            "does not tolerate the name 127.0.0.1",
+            "not valid for the name 127.0.0.1",
         ),
         (
             ours.files(&folder, &["node-8.farm", "127.0.0.1"], Use::Node, true),
-            "its certificate has expired",
+            "the node's certificate has expired",
         ),
         (
             ours.files(&folder, &["client-eve.farm", "127.0.0.1"], Use::Client, false),
-            "is of a client, not of a node",
+            "is a client's, not a node's",
         ),
     ];
     for ((certificate, key), expected) in table {
@@ -101,7 +101,7 @@ async fn nodes_that_are_not_known() {
         .unwrap();
     let address = plain.api()[0].replace("http://", "https://");
     let address = address.parse::<kgate_client::Address>().unwrap().with(alice);
-    let why = in_time("an answer", Client::status(address, None)).await.unwrap_err().to_string();
+    let why = in_time("an answer", Status::fetch(address, None)).await.unwrap_err().to_string();
     assert!(why.contains("does not speak TLS"), "{why}");
 }
 
@@ -117,9 +117,12 @@ async fn files_of_a_client() {
     for (credentials, expected) in [
         (Credentials::default(), "needs the certificate of the authority"),
         (Credentials { authority: missing.clone(), ..good.clone() }, "nothing.pem: No such file"),
-        (Credentials { authority: good.key.clone(), ..good.clone() }, "holds no certificate"),
-        (Credentials { key: None, ..good.clone() }, "a certificate and its key go together"),
-        (Credentials { key: bob.key, ..good.clone() }, "does not go with"),
+        (
+            Credentials { authority: good.key.clone(), ..good.clone() },
+            "no certificate or key in PEM form",
+        ),
+        (Credentials { key: None, ..good.clone() }, "a certificate needs its key"),
+        (Credentials { key: bob.key, ..good.clone() }, "does not match the key"),
         (Credentials { token_file: missing, ..good }, "nothing.pem: No such file"),
     ] {
         let why = refused(&node, &credentials).await;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use kgate_client::{Client, Permit};
+use kgate_client::{Client, ErrorKind, Permit};
 
 use super::{Patience, Wish, Worker};
 use crate::planted::Planted;
@@ -34,7 +34,7 @@ async fn session(worker: &mut Worker, client: &Client, planted: Option<Planted>)
         }
         let (gate, pid) = (wish.gate.clone(), std::process::id());
         worker.writer.write(&wish.who, What::Asked { gate, pid })?;
-        let gate = client.gate(&wish.gate).k(wish.k).permits(wish.permits);
+        let gate = client.gate(&wish.gate).k(wish.k).weight(wish.permits);
         let answer = match wish.patience {
             Patience::ForEver => gate.acquire().await.map(Some),
             Patience::AtMost(span) => gate.timeout(span).acquire().await.map(Some),
@@ -45,12 +45,12 @@ async fn session(worker: &mut Worker, client: &Client, planted: Option<Planted>)
                 let mut holder = Holder { worker, client, wish: &wish, permit: &permit, planted };
                 holder.hold().await?;
                 worker.writer.write(&wish.who, What::Answered { how: "held".into() })?;
-                permit.release().await;
+                let _ = permit.release().await;
             }
             Ok(None) => worker.writer.write(&wish.who, What::Answered { how: "busy".into() })?,
             Err(error) => {
                 worker.writer.write(&wish.who, What::Answered { how: error.to_string() })?;
-                if !matches!(error, kgate_client::Error::TimedOut(_)) {
+                if error.kind() != ErrorKind::TimedOut {
                     return Ok(());
                 }
             }
@@ -98,7 +98,7 @@ impl Holder<'_> {
             }
             tokio::select! {
                 why = self.permit.lost(), if !outlives => {
-                    return self.write_at(clock::now(), What::Lost { why });
+                    return self.write_at(clock::now(), What::Lost { why: why.to_string() });
                 }
                 () = tokio::time::sleep(probe::BEAT) => {}
             }
@@ -122,7 +122,7 @@ impl Holder<'_> {
     }
 
     fn fence(&self) -> Result<String> {
-        let fence = self.permit.fence_text().context("a gate of `slots` has fences")?;
+        let fence = self.permit.fence_hex().context("a gate of `slots` has fences")?;
         Ok(match self.planted {
             Some(Planted::FenceBack) if self.worker.asked > 3 => "0".repeat(fence.len()),
             Some(Planted::FenceOfDecision) => of_decision(&fence, self.worker.asked)?,
@@ -137,7 +137,7 @@ impl Holder<'_> {
 
     /// Its deadline, by the real clock.
     fn until(&self) -> u64 {
-        clock::real(*self.client.until().borrow())
+        clock::real(*self.client.valid_until().borrow())
     }
 
     fn use_resource(&mut self, fence: &str) -> Result<()> {

@@ -1,8 +1,8 @@
-//! A connection with TLS that remembers what TLS had against it.
+//! A TLS stream that remembers why TLS failed.
 //!
-//! A node that does not accept our certificate says so only after our side of the handshake is
-//! over. By then HTTP owns the connection, and all that comes out of it is that the connection has
-//! ended; so the reason is noted where it comes in.
+//! A node that rejects this client's certificate says so only after the client's side of the
+//! handshake has ended. By then HTTP owns the stream and reports no more than "connection closed";
+//! so the stream itself records the reason.
 
 use std::io;
 use std::pin::Pin;
@@ -11,28 +11,32 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
 
-use crate::tls::meaning;
+use crate::tls::describe;
 
-/// What TLS had against a connection, if anything.
+/// Why TLS failed on a stream, if it did; shared between the stream and its user.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Note(Arc<Mutex<Option<String>>>);
+pub(crate) struct TlsFailure(Arc<Mutex<Option<String>>>);
 
-impl Note {
-    pub(crate) fn read(&self) -> Option<String> {
+impl TlsFailure {
+    pub(crate) fn get(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, reason: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 }
 
-/// The connection.
-pub(crate) struct Noting {
-    pub(crate) stream: TlsStream<TcpStream>,
-    pub(crate) name: String,
-    pub(crate) note: Note,
+/// The stream.
+pub(crate) struct TlsStream {
+    pub(crate) stream: tokio_rustls::client::TlsStream<TcpStream>,
+    /// The name that the node's certificate must have.
+    pub(crate) server_name: String,
+    pub(crate) failure: TlsFailure,
 }
 
-impl AsyncRead for Noting {
+impl AsyncRead for TlsStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -40,15 +44,15 @@ impl AsyncRead for Noting {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if let Poll::Ready(Err(error)) = &read
-            && let Some(text) = meaning(error, &self.name)
+            && let Some(reason) = describe(error, &self.server_name)
         {
-            *self.note.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+            self.failure.set(reason);
         }
         read
     }
 }
 
-impl AsyncWrite for Noting {
+impl AsyncWrite for TlsStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,0 +1,182 @@
+//! One stream to a node, opened by the handshake `Hello` / `Welcome`, and the token of its session.
+
+use std::fmt;
+use std::time::Duration;
+
+use kgate_api::v1;
+use kgate_api::v1::client_message::Message as ClientMessage;
+use kgate_api::v1::server_message::Message as ServerMessage;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use crate::transport::{CONNECT_TIMEOUT, Services};
+use crate::{Address, Addresses, Error, ErrorKind, LeaseInstant, Process};
+
+/// Capacity of the queue of outgoing messages.
+const OUTGOING: usize = 256;
+
+/// The ID and secret of a session. Whoever has them can resume the session or end it, so `Debug`
+/// does not show the secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SessionToken {
+    pub(crate) session_id: u64,
+    pub(crate) secret: u128,
+}
+
+impl fmt::Debug for SessionToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionToken {{ session_id: {}, secret: *** }}", self.session_id)
+    }
+}
+
+impl SessionToken {
+    /// The length of [`Self::to_bytes`].
+    pub const LEN: usize = 24;
+
+    /// The token as bytes, to store it.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&self.session_id.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.secret.to_be_bytes());
+        bytes
+    }
+
+    /// The token that [`Self::to_bytes`] wrote; none if the bytes are not a token.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (session_id, secret) = bytes.split_first_chunk::<8>()?;
+        let secret = u128::from_be_bytes(secret.try_into().ok()?);
+        Some(Self { session_id: u64::from_be_bytes(*session_id), secret })
+    }
+
+    fn of(welcome: &v1::Welcome) -> Result<Self, Error> {
+        let secret = welcome.secret.as_slice().try_into().map(u128::from_be_bytes);
+        let secret = secret.map_err(|_| Error::unexpected("a welcome without a secret"))?;
+        Ok(Self { session_id: welcome.session_id, secret })
+    }
+}
+
+/// An open stream.
+pub(crate) struct Connection {
+    outgoing: mpsc::Sender<v1::ClientMessage>,
+    incoming: Streaming<v1::ServerMessage>,
+}
+
+/// A stream whose handshake has succeeded.
+pub(crate) struct Opened {
+    pub(crate) connection: Connection,
+    pub(crate) token: SessionToken,
+    pub(crate) welcome: v1::Welcome,
+    /// When `Hello` was sent: the validity of the session counts from then (S1).
+    pub(crate) sent: LeaseInstant,
+}
+
+impl Connection {
+    /// Opens a new session at the first node that accepts it; otherwise returns the error of the
+    /// last one.
+    pub(crate) async fn open_any(
+        addresses: &Addresses,
+        process: &Process,
+    ) -> Result<(Address, Opened), Error> {
+        let mut last = Error::new(ErrorKind::InvalidAddress, "no address given");
+        for address in addresses.iter() {
+            match Self::open(address, process, None).await {
+                Ok(opened) => return Ok((address.clone(), opened)),
+                // Another node would give the same answer to anything but these.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::NodeGone) =>
+                {
+                    last = error;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+
+    /// Opens a stream, and a new session or that of `token`.
+    pub(crate) async fn open(
+        address: &Address,
+        process: &Process,
+        token: Option<SessionToken>,
+    ) -> Result<Opened, Error> {
+        let handshake = Self::handshake(address, process, token);
+        tokio::time::timeout(CONNECT_TIMEOUT, handshake).await.unwrap_or_else(|_| {
+            let cause = format!("timed out: no answer within {CONNECT_TIMEOUT:?}");
+            Err(Error::unreachable(address, &cause))
+        })
+    }
+
+    async fn handshake(
+        address: &Address,
+        process: &Process,
+        token: Option<SessionToken>,
+    ) -> Result<Opened, Error> {
+        let sent = LeaseInstant::now();
+        let hello = v1::Hello {
+            process: Some(process.to_message()),
+            session_id: token.map(|token| token.session_id),
+            secret: token.map_or_else(Vec::new, |token| token.secret.to_be_bytes().to_vec()),
+        };
+        let mut services = Services::connect(address).await?;
+        let (outgoing, queued) = mpsc::channel(OUTGOING);
+        let closed = || Error::unreachable(address, "connection closed");
+        outgoing.send(message(ClientMessage::Hello(hello))).await.map_err(|_| closed())?;
+        let stream = services.gates.session(ReceiverStream::new(queued)).await;
+        let mut incoming = stream.map_err(|status| services.error(&status))?.into_inner();
+        let first = incoming.message().await.map_err(|status| services.error(&status))?;
+        match first.and_then(|first| first.message) {
+            Some(ServerMessage::Welcome(welcome)) => {
+                let token = SessionToken::of(&welcome)?;
+                Ok(Opened { connection: Self { outgoing, incoming }, token, welcome, sent })
+            }
+            Some(ServerMessage::Closed(v1::Closed { code, message })) => {
+                Err(Error::sent(code, message))
+            }
+            Some(_) => Err(Error::unexpected("a message other than Welcome")),
+            None => Err(closed()),
+        }
+    }
+
+    /// Queues a message. A closed connection is noticed by [`Self::receive`].
+    pub(crate) async fn send(&self, content: ClientMessage) {
+        let _ = self.outgoing.send(message(content)).await;
+    }
+
+    /// The next message; the error says why the stream has ended.
+    pub(crate) async fn receive(&mut self) -> Result<ServerMessage, String> {
+        loop {
+            match self.incoming.message().await {
+                Ok(Some(v1::ServerMessage { message: Some(message) })) => return Ok(message),
+                // A message of a later version of the API.
+                Ok(Some(v1::ServerMessage { message: None })) => {}
+                Ok(None) => return Err("the node closed the stream".into()),
+                Err(status) => return Err(status.message().to_owned()),
+            }
+        }
+    }
+}
+
+fn message(content: ClientMessage) -> v1::ClientMessage {
+    v1::ClientMessage { message: Some(content) }
+}
+
+/// Until when a message that was sent at `sent` makes the session valid.
+pub(crate) fn valid_until(sent: LeaseInstant, valid_for_ns: Option<u64>) -> LeaseInstant {
+    valid_for_ns.map_or(LeaseInstant::FOR_EVER, |span| sent + Duration::from_nanos(span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A token survives the way through bytes; other bytes are refused; `Debug` hides the secret.
+    #[test]
+    fn tokens_are_stored_as_bytes() {
+        let token = SessionToken { session_id: 7, secret: u128::MAX - 3 };
+        assert_eq!(SessionToken::from_bytes(&token.to_bytes()), Some(token));
+        assert_eq!(SessionToken::from_bytes(&[]), None);
+        assert_eq!(SessionToken::from_bytes(&[0; SessionToken::LEN + 1]), None);
+        assert_eq!(format!("{token:?}"), "SessionToken { session_id: 7, secret: *** }");
+    }
+}
