@@ -1,46 +1,46 @@
-//! What a protocol wants done.
+//! The effects that a protocol leaves for its driver.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use crate::{Fence, GrantId, Incarnation, NodeId, Protocol, Span};
 
-/// To whom a message goes. One effect is one send of the papers' cost models, however many copies
-/// it makes.
+/// The receivers of a message. One effect is one send in the papers' cost models, however many
+/// copies it makes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum To {
     /// To one process.
     One(NodeId),
-    /// To each of these, in this order.
+    /// Each of these processes, in this order.
     Many(Box<[NodeId]>),
-    /// To every other process, in the order of their ids.
+    /// Every other process, in the order of ids.
     All,
 }
 
 /// A fact that the driver passes on: to the client, or (`Suspected`) to the protocols of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// The request has left this process: until now it was waiting for an earlier broadcast to end.
+    /// The request has left this process; until now it waited for an earlier broadcast to end.
     Asked,
-    /// The client may go in.
+    /// The client holds its slots from now on.
     Granted {
         /// Names this grant in `Release`.
         grant: GrantId,
-        /// Which slots, where the protocol numbers them.
+        /// The granted slots, where the protocol numbers them.
         slots: Option<Box<[u32]>>,
         /// The fence of the slots, where the protocol has one.
         fence: Option<Fence>,
     },
-    /// The client must stop: its grant no longer counts.
+    /// The client must stop: its grant is no longer valid.
     Lost {
-        /// Which grant.
+        /// The grant that is lost.
         grant: GrantId,
     },
-    /// A request cannot be granted any more, because k has become less than it wants. It has ended.
+    /// A request has failed: k has become less than its weight.
     TooLarge {
-        /// What it wants.
+        /// The weight of the request.
         weight: u32,
-        /// What there is.
+        /// The present k.
         most: u32,
     },
     /// The detector of this node declares an incarnation of another node crashed.
@@ -52,31 +52,31 @@ pub enum Notice {
     },
 }
 
-/// One thing to be done by the driver, in the order of the outbox.
+/// One action for the driver, carried out in the order of the outbox.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect<M, T, D> {
-    /// Store this, durably, before any later send leaves.
+    /// Store this state durably, before any later send leaves.
     Persist(D),
     /// Send a message.
     Send {
-        /// To whom.
+        /// The receivers.
         to: To,
-        /// What.
+        /// The message.
         message: M,
     },
-    /// Start a timer, or start it anew if it runs. It ends after a time that the driver draws from
+    /// Start a timer, or restart it if it runs. It fires after a time that the driver draws from
     /// the range.
     Arm {
-        /// Which timer.
+        /// The timer.
         timer: T,
-        /// No earlier than this from now.
+        /// The earliest expiry, from now.
         least: Span,
-        /// No later than this from now.
+        /// The latest expiry, from now.
         most: Span,
     },
     /// Stop a timer, if it runs.
     Disarm(T),
-    /// Tell a fact. Boxed: facts are rare and large, and a driver moves millions of effects.
+    /// Pass on a fact. Boxed: facts are rare and large, and a driver moves millions of effects.
     Notify(Box<Notice>),
 }
 
@@ -84,7 +84,7 @@ pub enum Effect<M, T, D> {
 pub type EffectOf<P> =
     Effect<<P as Protocol>::Message, <P as Protocol>::Timer, <P as Protocol>::Durable>;
 
-/// Where a protocol leaves its effects. The driver keeps one and takes everything out after every
+/// The effects of one input, in order. The driver keeps one outbox and empties it after every
 /// input.
 #[derive(Clone, Debug)]
 pub struct Outbox<P: Protocol> {
@@ -119,7 +119,7 @@ impl<P: Protocol> Outbox<P> {
         self.arm_within(timer, after, after);
     }
 
-    /// Arms a timer for no less than `least` and no more than `most`, as the driver draws.
+    /// Arms a timer for a time between `least` and `most` that the driver draws.
     pub fn arm_within(&mut self, timer: P::Timer, least: Span, most: Span) {
         self.effects.push_back(Effect::Arm { timer, least, most });
     }
@@ -134,12 +134,12 @@ impl<P: Protocol> Outbox<P> {
         self.effects.push_back(Effect::Persist(durable));
     }
 
-    /// Tells a fact.
+    /// Passes on a fact.
     pub fn notify(&mut self, notice: Notice) {
         self.effects.push_back(Effect::Notify(Box::new(notice)));
     }
 
-    /// Whether nothing is left to do.
+    /// Whether no effect is left.
     pub fn is_empty(&self) -> bool {
         self.effects.is_empty()
     }

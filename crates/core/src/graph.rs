@@ -1,8 +1,8 @@
-//! The network's shape, where an algorithm does not talk to everybody: a connected undirected graph
+//! The network's shape, where processes do not all talk to each other: a connected undirected graph
 //! with a root.
 //!
-//! It is shared knowledge, built once by the driver and handed to every process in its `Setup`; a
-//! process looks up its own neighbours there.
+//! The graph is shared knowledge. The driver builds it once and passes it to every process in its
+//! `Setup`; a process looks up its own neighbours there.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -16,32 +16,33 @@ use crate::NodeId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
     root: NodeId,
-    /// Where each process's neighbours start in `ends`; one more entry than processes.
+    /// Where the neighbours of each process start in `ends`; one more entry than processes.
     starts: Box<[usize]>,
     /// The neighbours of all processes, one process after the other, in the order of ids.
     ends: Box<[NodeId]>,
     /// The parent in the breadth-first tree from the root; the root's is itself.
     parents: Box<[NodeId]>,
-    /// The place in a depth-first walk down that tree, and who is at each place.
+    /// The place of each process in a depth-first walk down that tree, and the process at each
+    /// place.
     preorder: Box<[u32]>,
     walk: Box<[NodeId]>,
 }
 
-/// Why there is no such graph. Each text says what to do.
+/// Why a list of edges is not a graph. Each text says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAGraph {
-    /// Nobody there.
+    /// There are no processes.
     #[error("a graph of no processes: give at least one")]
     Empty,
-    /// An edge to nobody.
+    /// An edge to a process that does not exist.
     #[error("{0} is not a process of this graph: with n = {1} they are p0 .. p{last}", last = .1.saturating_sub(1))]
-    Nobody(NodeId, u32),
+    UnknownNode(NodeId, u32),
     /// An edge from a process to itself.
     #[error("an edge from {0} to itself: leave it out")]
-    Loop(NodeId),
-    /// Parts without an edge between them.
+    SelfLoop(NodeId),
+    /// Two parts without an edge between them.
     #[error("{0} cannot be reached from {1}: the graph must be connected, add an edge")]
-    Apart(NodeId, NodeId),
+    Disconnected(NodeId, NodeId),
 }
 
 impl Graph {
@@ -51,15 +52,15 @@ impl Graph {
             return Err(NotAGraph::Empty);
         }
         for &(a, b) in edges {
-            if let Some(stranger) = [a, b].into_iter().find(|node| node.0 >= nodes) {
-                return Err(NotAGraph::Nobody(stranger, nodes));
+            if let Some(unknown) = [a, b].into_iter().find(|node| node.0 >= nodes) {
+                return Err(NotAGraph::UnknownNode(unknown, nodes));
             }
             if a == b {
-                return Err(NotAGraph::Loop(a));
+                return Err(NotAGraph::SelfLoop(a));
             }
         }
         if root.0 >= nodes {
-            return Err(NotAGraph::Nobody(root, nodes));
+            return Err(NotAGraph::UnknownNode(root, nodes));
         }
         let mut ways: Vec<(NodeId, NodeId)> =
             edges.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).collect();
@@ -81,7 +82,7 @@ impl Graph {
     /// The same graph with another root.
     pub fn with_root(&self, root: NodeId) -> Result<Self, NotAGraph> {
         if root.0 >= self.nodes() {
-            return Err(NotAGraph::Nobody(root, self.nodes()));
+            return Err(NotAGraph::UnknownNode(root, self.nodes()));
         }
         self.clone().rooted_at(root)
     }
@@ -99,7 +100,7 @@ impl Graph {
             }
         }
         if let Some(apart) = (0..).map(NodeId).zip(&parents).find(|(_, parent)| parent.is_none()) {
-            return Err(NotAGraph::Apart(apart.0, root));
+            return Err(NotAGraph::Disconnected(apart.0, root));
         }
         self.root = root;
         self.parents = parents.into_iter().flatten().collect();
@@ -123,7 +124,7 @@ impl Graph {
         walk.into()
     }
 
-    /// n.
+    /// The number of processes.
     pub fn nodes(&self) -> u32 {
         u32::try_from(self.starts.len() - 1).expect("ids have 32 bits")
     }
@@ -133,29 +134,29 @@ impl Graph {
         self.root
     }
 
-    /// Who shares an edge with `node`, in the order of ids.
+    /// The processes that share an edge with `node`, in the order of ids.
     pub fn neighbours(&self, node: NodeId) -> &[NodeId] {
         &self.ends[self.starts[node.index()]..self.starts[node.index() + 1]]
     }
 
-    /// How many edges there are.
+    /// The number of edges.
     pub fn edges(&self) -> usize {
         self.ends.len() / 2
     }
 
-    /// Whether there is one way only between any two processes.
+    /// Whether there is exactly one path between any two processes.
     pub fn is_tree(&self) -> bool {
         self.edges() + 1 == self.nodes() as usize
     }
 
-    /// The neighbour of `node` on the way to the root (in a graph with cycles, on a shortest way);
-    /// none at the root.
+    /// The neighbour of `node` on its path to the root (in a graph with cycles, on a shortest
+    /// path); none at the root.
     pub fn parent(&self, node: NodeId) -> Option<NodeId> {
         (node != self.root).then(|| self.parents[node.index()])
     }
 
     /// The place of `node` in a walk from the root that visits children in the order of ids, each
-    /// with all below it.
+    /// with its whole subtree.
     pub fn preorder(&self, node: NodeId) -> u32 {
         self.preorder[node.index()]
     }
@@ -165,7 +166,7 @@ impl Graph {
         &self.walk
     }
 
-    /// How many edges each process is away from `node`.
+    /// The distance of each process from `node`, in edges.
     pub fn distances(&self, node: NodeId) -> Vec<u32> {
         let mut distances = vec![u32::MAX; self.nodes() as usize];
         distances[node.index()] = 0;
@@ -182,8 +183,8 @@ impl Graph {
     }
 }
 
-/// By its size alone: every process of a system has the same graph, and states are hashed millions
-/// of times.
+/// Hashes the size alone: every process of a system has the same graph, and states are hashed
+/// millions of times.
 impl Hash for Graph {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.root, self.ends.len()).hash(state);
@@ -199,8 +200,8 @@ mod tests {
         Graph::new(nodes, &edges, NodeId(0))
     }
 
-    /// Neighbours both ways, sorted, once; parents towards the root; the walk visits a child with
-    /// all below it.
+    /// Neighbours are symmetric, sorted and unique; parents point towards the root; the walk visits
+    /// a child with its whole subtree.
     #[test]
     fn a_small_tree() {
         let tree = graph(5, &[(0, 2), (2, 1), (0, 3), (1, 4), (4, 1)]).unwrap();
@@ -214,13 +215,14 @@ mod tests {
         assert_eq!((other.parent(NodeId(0)), other.preorder(NodeId(4))), (Some(NodeId(2)), 0));
     }
 
-    /// What is no connected graph is refused, with the process that is to blame.
+    /// An edge list that is not a connected graph is refused, and the error names the offending
+    /// process.
     #[test]
     fn what_is_no_graph() {
         assert_eq!(graph(0, &[]), Err(NotAGraph::Empty));
-        assert_eq!(graph(2, &[(0, 2)]), Err(NotAGraph::Nobody(NodeId(2), 2)));
-        assert_eq!(graph(2, &[(1, 1)]), Err(NotAGraph::Loop(NodeId(1))));
-        assert_eq!(graph(4, &[(0, 1), (2, 3)]), Err(NotAGraph::Apart(NodeId(2), NodeId(0))));
+        assert_eq!(graph(2, &[(0, 2)]), Err(NotAGraph::UnknownNode(NodeId(2), 2)));
+        assert_eq!(graph(2, &[(1, 1)]), Err(NotAGraph::SelfLoop(NodeId(1))));
+        assert_eq!(graph(4, &[(0, 1), (2, 3)]), Err(NotAGraph::Disconnected(NodeId(2), NodeId(0))));
         assert!(graph(1, &[]).unwrap().is_tree());
         assert!(!graph(3, &[(0, 1), (1, 2), (2, 0)]).unwrap().is_tree());
     }

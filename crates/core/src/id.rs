@@ -1,4 +1,4 @@
-//! Newtypes for everything that is counted or numbered, so that one is never taken for another.
+//! Newtypes for everything that is counted or numbered, so that the compiler keeps them apart.
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ use crate::Stamp;
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// The id as an index into a table with one row a process.
+    /// The id as an index into a table with one row per process.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -30,15 +30,15 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Which incarnation of a node: 0 at first, greater after each restart.
+/// An incarnation of a node: 0 at first, greater after each restart.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Incarnation(pub u32);
 
-/// The number of a view: the membership between two changes of it. Greater for each later view, and
-/// the same at every process.
+/// A view: the membership between two changes of it. Numbers grow with each view and are the same
+/// at every process.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -47,33 +47,34 @@ pub struct ViewId(pub u32);
 
 impl ViewId {
     /// The incarnation of the member that this view adds, where an agreed log numbers the
-    /// incarnations of all nodes together. Unlike a node's own count of its starts, which a node
-    /// that lost its disk begins anew, it is never used twice.
+    /// incarnations of all nodes together. A node that lost its disk counts its own starts from 1
+    /// again; the number of a view is never used twice.
     pub const fn incarnation(self) -> Incarnation {
         Incarnation(self.0)
     }
 }
 
-/// Names one grant of one process; greater for each later grant of the same process.
+/// A grant of one process; greater for each later grant of the same process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GrantId(pub u64);
 
-/// A number that grows with every grant of a slot; the guarded resource refuses smaller ones.
+/// A fencing token: grows with every grant of a slot. The guarded resource refuses every token that
+/// is smaller than one it has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fence(pub u128);
 
-/// The fence of a numbered slot, greatest part first: the view in which its request was stamped (32
-/// bits), the logical clock within that view (56), the node that asked (24), and how often the
-/// grant has been used again since (16).
+/// The fence of a numbered slot, most significant part first: the view in which its request was
+/// stamped (32 bits), the logical clock within that view (56), the node that requested it (24), and
+/// the number of times that the grant has been re-used since (16).
 impl Fence {
-    /// So many nodes have room in a fence.
+    /// Number of nodes that fit into a fence.
     pub const NODES: u32 = 1 << 24;
-    /// So many ticks has a clock within a view.
+    /// Number of ticks of a clock within a view that fit into a fence.
     pub const TICKS: u64 = 1 << 56;
 
-    /// The fence of a grant by the request of that stamp, used again `count` times.
+    /// The fence of a grant by the request with this stamp, after `count` re-uses.
     pub fn of_slot(view: ViewId, ticks: u64, node: NodeId, count: u16) -> Self {
         debug_assert!(ticks < Self::TICKS && node.0 < Self::NODES, "checked where they are made");
         Self(
@@ -84,13 +85,13 @@ impl Fence {
         )
     }
 
-    /// The view in which it was decided.
+    /// The view in which the request was stamped.
     pub fn view(self) -> ViewId {
         ViewId(u32::try_from(self.0 >> 96).expect("32 bits"))
     }
 
-    /// How often the grant has been used again: handed over at its node, or kept and taken up. 0
-    /// for a decision.
+    /// The number of times that the grant has been re-used: handed over at its node, or taken out
+    /// of the cache. 0 for a decision.
     pub fn count(self) -> u16 {
         u16::try_from(self.0 & 0xffff).expect("16 bits")
     }

@@ -1,4 +1,4 @@
-//! What happens to a protocol.
+//! The inputs of a protocol.
 
 use alloc::boxed::Box;
 
@@ -6,40 +6,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GrantId, Incarnation, NodeId, Protocol, ViewId};
 
-/// One thing that happens to a process. Inputs are imperatives; what the process tells in return
-/// are [`Effect`](crate::Effect)s.
+/// One event at a process. Inputs are imperatives; the process answers with
+/// [`Effect`](crate::Effect)s.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Input<M, T> {
-    /// The client wants `weight` units. Answered by `Granted`, sooner or later.
+    /// The client requests `weight` slots. Answered by `Granted` or, if k shrinks below the weight,
+    /// by `TooLarge`.
     Acquire {
-        /// How many units, at least 1.
+        /// The number of slots, at least 1.
         weight: u32,
     },
-    /// The client no longer wants what it asked for and has not got: of several that wait here, the
-    /// one that asked last.
+    /// The client withdraws a request that has not been granted: the latest of those that wait
+    /// here.
     Withdraw,
-    /// The client gives back what it was granted.
+    /// The client returns what it was granted.
     Release {
-        /// Which grant.
+        /// The grant that is returned.
         grant: GrantId,
     },
-    /// The gate has `k` units from now on.
+    /// The gate has this k from now on.
     Resize(u32),
-    /// Exactly these slots, in ascending order, are held by entries of the agreed log, as far as it
-    /// has been applied here. They are taken until the next input of this kind leaves them out.
-    /// Told in the order of the log: before `Crashed` and `Joined` of entries that were applied
-    /// with it, and before the `Release` of a grant whose slots are held by the log from now on.
+    /// Exactly these slots, in ascending order, are held by durable permits of the agreed log, as
+    /// far as it has been applied here. They count as held until the next input of this kind leaves
+    /// them out. Inputs follow the order of the log: this one precedes `Crashed` and `Joined` of
+    /// entries that were applied with it, and the `Release` of a grant whose slots the log holds
+    /// from now on.
     Reserved(Box<[u32]>),
-    /// Whether this node may grant and keep permits (`false`: its lease has lapsed).
+    /// Whether this node may grant and keep slots (`false`: its lease has expired).
     Lease(bool),
     /// A message arrived.
     Deliver {
-        /// Who sent it.
+        /// The sender.
         from: NodeId,
-        /// What it says.
+        /// The message.
         message: M,
     },
-    /// A timer that was armed and not disarmed has run out.
+    /// A timer that was armed and not disarmed has fired.
     Expire(T),
     /// An incarnation of a node has ended, for certain: a perfect detector or the agreed log says
     /// so.

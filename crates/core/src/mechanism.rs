@@ -1,20 +1,22 @@
-//! By what an algorithm excludes.
+//! The mechanism by which an algorithm excludes.
 
-/// By what an algorithm excludes, so that checkers know what to hold it to beside who is inside.
+/// The mechanism by which an algorithm excludes; it tells the property checkers which rules apply
+/// beyond the number of holders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mechanism {
-    /// By something that only it knows.
+    /// A mechanism that only the algorithm knows.
     #[default]
     Other,
-    /// Requests are stamped; who goes in has been permitted by all but k-1 of the others that live.
-    /// Its messages tell what they permit ([`Message::cargo`](crate::Message::cargo)), and its
-    /// [`Observation`](crate::Observation) the stamp.
+    /// Permissions: requests are stamped, and a process enters when all but k-1 of the other live
+    /// processes have permitted it. Messages show which permission they carry
+    /// ([`Message::carried`](crate::Message::carried)), the [`Observation`](crate::Observation)
+    /// shows the stamp.
     Permissions,
-    /// Who goes in holds a numbered token. Its messages tell which token they carry, and its
-    /// observation which it holds.
+    /// Tokens: a process that enters holds a numbered token. Messages show which token they carry,
+    /// the observation shows the tokens that the process holds.
     Tokens,
-    /// Requests are stamped and decided in the order of their stamps; who goes in holds numbered
-    /// slots. Its observation shows the stamp of the request that waits, and the slots that are
-    /// here.
+    /// Slots: requests are stamped and decided in the order of their stamps, and a process that
+    /// enters holds numbered slots. The observation shows the stamp of the waiting request and the
+    /// slots of the process.
     Slots,
 }

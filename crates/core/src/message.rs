@@ -1,4 +1,4 @@
-//! What a protocol's messages must tell its driver.
+//! The interface of a protocol's messages to its driver.
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -6,60 +6,61 @@ use core::hash::Hash;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// A message between processes. Its kind has a name, so that counts by kind are the papers' tables.
+/// A message between processes. Each kind has a name, because the papers' tables count messages by
+/// kind.
 pub trait Message:
     Clone + Debug + Eq + Hash + Send + Sync + Serialize + DeserializeOwned + 'static
 {
-    /// How many kinds there are.
+    /// The number of kinds.
     const KINDS: usize;
-    /// Which kind this is, below [`Self::KINDS`].
+    /// The kind of this message, below [`Self::KINDS`].
     fn kind(&self) -> usize;
     /// The name of a kind, for instance `request`.
     fn kind_name(kind: usize) -> &'static str;
-    /// What it carries that checkers count; most often nothing.
+    /// What the message carries that checkers count; most messages carry nothing.
     fn carried(&self) -> Option<Carried> {
         None
     }
 }
 
-/// What a message carries that checkers count. It is there for whoever watches a run; no protocol
-/// reads it.
+/// What a message carries that checkers count. It serves the observers of a run; no protocol reads
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Carried {
-    /// The receiver may enter, as far as the sender is concerned.
+    /// The sender permits the receiver to enter.
     Permission {
         /// The clock of the receiver's request that this permits.
         clock: u64,
     },
-    /// A token itself.
+    /// The token itself.
     Token(Token),
 }
 
-/// A numbered token, as it is held or on its way.
+/// A numbered token, held or in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Token {
-    /// Which one.
+    /// The token's number.
     pub id: u32,
-    /// Greater each time that it was lost and made anew.
+    /// Greater each time that the token was lost and regenerated.
     pub epoch: u32,
-    /// How far it has come in this epoch: greater with every hand-over, so that an old copy is
-    /// known.
+    /// The number of hand-overs in this epoch: it grows with each, so that a stale copy is
+    /// recognised.
     pub version: u64,
 }
 
-/// Implements [`Message`] for an enum: one kind a variant, in this order, each with its name. With
-/// `, carried F` at the end, `F(&message)` says what a message carries.
+/// Implements [`Message`] for an enum: one kind per variant, in this order, each with its name.
+/// With `, carried F` at the end, `F(&message)` returns what a message carries.
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};
 /// #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-/// enum Ask {
+/// enum MutexMessage {
 ///     Request { clock: u64 },
 ///     Reply,
 /// }
-/// kgate_core::kinds!(Ask { Request => "request", Reply => "reply" });
+/// kgate_core::kinds!(MutexMessage { Request => "request", Reply => "reply" });
 /// # use kgate_core::Message;
-/// assert_eq!((Ask::KINDS, Ask::kind_name(Ask::Reply.kind())), (2, "reply"));
+/// assert_eq!((MutexMessage::KINDS, MutexMessage::kind_name(MutexMessage::Reply.kind())), (2, "reply"));
 /// ```
 #[macro_export]
 macro_rules! kinds {

@@ -1,4 +1,4 @@
-//! What checkers and screens may see of a protocol's state.
+//! The part of a protocol's state that checkers and screens may see.
 
 use alloc::vec::Vec;
 
@@ -6,38 +6,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Fence, GrantId, NodeId, Stamp, Token};
 
-/// Where a process stands.
+/// The state of a process towards its client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
-    /// Neither asks nor holds.
+    /// Neither waits nor holds.
     #[default]
     Idle,
-    /// Has asked and waits for its permit.
+    /// Has requested and waits for the grant.
     Waiting,
-    /// Holds a permit.
+    /// Holds a grant.
     Holding,
 }
 
 /// A read-only projection of a protocol's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Observation {
-    /// Where the process stands.
+    /// The state towards the client.
     pub phase: Phase,
-    /// The stamp of its present request, where the protocol stamps requests.
+    /// The stamp of the present request, where the protocol stamps requests.
     pub stamp: Option<Stamp>,
-    /// The grant it holds.
+    /// The grant that the process holds.
     pub grant: Option<GrantId>,
-    /// Whose answer it still lacks, while it waits.
+    /// The processes whose answers it still lacks, while it waits.
     pub lacking: Vec<NodeId>,
-    /// To whom it owes an answer.
+    /// The processes to which it owes an answer.
     pub owing: Vec<NodeId>,
-    /// Whom it holds for crashed.
+    /// The processes that it considers crashed.
     pub crashed: Vec<NodeId>,
-    /// Which tokens are here, in use or not, where the protocol has tokens.
+    /// The tokens at this process, in use or not, where the protocol has tokens.
     pub tokens: Vec<Token>,
-    /// Which numbered slots are here under which fences, in use or kept, where the protocol has
-    /// slots.
+    /// The numbered slots at this process with their fences, in use or cached, where the protocol
+    /// has slots.
     pub slots: Vec<(u32, Fence)>,
-    /// For whose requests it puts answers together.
+    /// The processes for whose requests it combines answers.
     pub relaying: Vec<NodeId>,
 }

@@ -1,31 +1,31 @@
-//! How an algorithm with numbered slots goes about it. Each is a choice between ways that are all
-//! safe.
+//! Options of an algorithm with numbered slots. Every choice is safe.
 
 use crate::Span;
 
-/// How an algorithm with numbered slots goes about it.
+/// Options of an algorithm with numbered slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotOptions {
-    /// How a request reaches everybody.
+    /// How a request reaches the other processes.
     pub dissemination: Dissemination,
-    /// From whom a process learns who takes part.
+    /// The source from which a process learns the membership.
     pub membership: MembershipSource,
-    /// A process that asked earlier answers once its own request is decided (flat dissemination
-    /// only).
+    /// A process whose own request is older answers only when that request is decided (flat
+    /// dissemination only).
     pub defer: bool,
-    /// A decision of which nobody could make use is not announced.
+    /// A decision is not announced if no other process could use the announcement.
     pub quiet: bool,
-    /// A slot that nobody asks for stays where it was used last: to use it again costs no message.
+    /// A slot that no process requests stays cached where it was used last: using it again costs no
+    /// message.
     pub keep: bool,
-    /// How often a slot may go from client to client of one process while others wait for it.
+    /// How often a slot may pass from client to client of one process while others wait for it.
     pub cohort: u16,
-    /// For how many units a process asks at once, on behalf of several clients that wait: 1 for one
-    /// client at a time.
+    /// The number of slots that a process requests at once, on behalf of several waiting clients; 1
+    /// for one client at a time.
     pub batch: u32,
-    /// Into how many independent queues the slots are split.
+    /// The number of independent queues into which the slots are split.
     pub lanes: u32,
-    /// How often a process asks again whoever has not answered, on links that lose messages; and
-    /// how long a waiter is content with one lane.
+    /// The interval at which a process repeats its request to the processes that have not answered,
+    /// on links that lose messages; also the time that a waiting request stays in a single lane.
     pub ask_again: Option<Span>,
 }
 
@@ -45,25 +45,25 @@ impl Default for SlotOptions {
     }
 }
 
-/// How a request reaches everybody.
+/// How a request reaches the other processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dissemination {
-    /// As suits the number of processes.
+    /// Chosen by the number of processes.
     #[default]
     Auto,
-    /// Straight to each.
+    /// Sent to each process directly.
     Flat,
-    /// Down a tree, and the answers, put together, back up.
+    /// Sent down a tree; the answers are combined on the way back up.
     Tree,
 }
 
-/// From whom a process learns who takes part.
+/// The source from which a process learns the membership.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MembershipSource {
-    /// From an agreed log: everybody is told of every loss and every return, in one order.
+    /// An agreed log: every process learns of every loss and every return, in one order.
     #[default]
     Log,
-    /// From whoever is back, by messages; losses by a perfect detector. Some process must always be
-    /// up.
+    /// Messages of the returning processes; losses by a perfect detector. At least one process must
+    /// always be up.
     Join,
 }

@@ -16,51 +16,51 @@ use crate::{
 /// What a process knows when it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Who it is.
+    /// This process.
     pub me: NodeId,
-    /// How many processes there are, numbered 0 .. n-1 (the papers' n).
+    /// Number of processes, numbered 0 .. n-1 (the papers' n).
     pub nodes: u32,
-    /// How many units there are (the papers' k).
+    /// Number of slots (the papers' k).
     pub k: u32,
-    /// How often a detector tests or sends heartbeats.
+    /// Interval of a detector's tests or heartbeats.
     pub detect_interval: Span,
-    /// How long a detector waits for an answer before it holds the silent one for crashed.
+    /// Time that a detector waits for an answer before it declares the silent process crashed.
     pub detect_timeout: Span,
-    /// Published defects to run as printed.
+    /// Known defects that run instead of their repairs. Always empty at a node.
     pub defects: Defects,
-    /// How many crashes an algorithm must tolerate that has to know it beforehand
+    /// Number of crashes to tolerate, for an algorithm that must know it beforehand
     /// (timer-free-2009's f).
     pub tolerate: u32,
-    /// How often an idle process says something, where an algorithm would else fall silent; never,
-    /// if none.
+    /// Interval at which an idle process sends, where the algorithm would otherwise fall silent;
+    /// never, if none.
     pub refresh: Option<Span>,
-    /// Who is whose neighbour, where not everybody talks to everybody.
+    /// The graph of neighbours, where processes do not all talk to each other.
     pub graph: Option<Arc<Graph>>,
-    /// Which incarnation of this process begins: 0 for its first, one more after each crash from
-    /// which it comes back with nothing. Where a log tells who takes part, each time that it adds
-    /// this process counts, be it after a crash or after an eviction that the process lived
-    /// through: a smaller number would let it take part in a earlier incarnation.
+    /// The incarnation of this process that begins: 0 for its first, one more after each crash from
+    /// which it returns without state. Where a log decides the membership, this is the number of
+    /// times that the log has added the process, after a crash or after an eviction that the
+    /// process survived: a smaller value would let it act under an earlier incarnation.
     pub incarnation: Incarnation,
-    /// How an algorithm with numbered slots goes about it.
+    /// Options of an algorithm with numbered slots.
     pub slots: SlotOptions,
-    /// Who takes part at first, where a log has told it; everybody in its first incarnation, if
-    /// none.
+    /// The members at the start, where a log has decided them; every process in its first
+    /// incarnation, if none.
     pub initial_members: Option<InitialMembers>,
 }
 
-/// Who takes part when a gate is made, by the log: the same for all that make it. A process that is
-/// not among them takes part once the log has added it.
+/// The members when a gate is created, as the log decides them: the same for every process that
+/// creates it. A process that is not among them becomes a member when the log adds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InitialMembers {
-    /// The view in which it is made: later than those that began these incarnations.
+    /// The view in which the gate is created: later than the views that began these incarnations.
     pub view: ViewId,
-    /// Who takes part, in which incarnation.
+    /// The members, each with its incarnation.
     pub members: Vec<(NodeId, Incarnation)>,
 }
 
 impl Setup {
-    /// What process 0 of `nodes` knows that share `permits` units: times of one unit, no
-    /// defects, no graph, no crash to tolerate.
+    /// The setup of process 0 of `nodes` that share k slots: times of one unit, no defects, no
+    /// graph, no crash to tolerate.
     pub fn new(nodes: u32, k: u32) -> Self {
         Self {
             me: NodeId(0),

@@ -1,25 +1,25 @@
-//! Why an input was not taken.
+//! Reasons to refuse an input.
 
 use crate::NodeId;
 
-/// An input that was refused. Nothing changed.
+/// The reason why an input was refused. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
-    /// One request at a time: release or withdraw first.
+    /// A second request while one waits or holds, in a protocol with one request at a time.
     #[error("a request is already waiting or holding: release or withdraw it first")]
     Busy,
-    /// Withdraw without a waiting request, or release without that grant.
+    /// A withdrawal without a waiting request, or a release of a grant that does not exist.
     #[error("nothing to withdraw or release: no such request or grant")]
     NoSuchRequest,
-    /// The weight is zero or more than this protocol can ever grant at once.
-    #[error("cannot grant {weight} units at once, at most {most}")]
+    /// The weight is 0, or more than this protocol can ever grant at once.
+    #[error("cannot grant {weight} slots at once, at most {most}")]
     Weight {
-        /// What was asked for.
+        /// The requested weight.
         weight: u32,
-        /// The most that can be granted.
+        /// The greatest weight that can be granted.
         most: u32,
     },
-    /// This protocol has no answer to this kind of input.
+    /// This protocol does not handle this kind of input.
     #[error("{protocol} does not support {what}")]
     Unsupported {
         /// The protocol's name.
@@ -27,7 +27,7 @@ pub enum Refusal {
         /// The kind of input.
         what: &'static str,
     },
-    /// A message names a process that does not exist, or came from oneself.
+    /// A message names a process that does not exist, or comes from the process itself.
     #[error("unknown node: no other process is called {0}")]
     UnknownNode(NodeId),
     /// A message that no correct peer sends.

@@ -2,9 +2,9 @@
 //! and writes its own.
 //!
 //! Such an algorithm is a set of rules, each a guard over (own state, neighbours' states) and an
-//! action on the own state. A daemon chooses who acts. The rules are pure functions, so that a
-//! state-model engine runs them exactly as their paper does, and a refinement layer runs them over
-//! messages.
+//! action on the own state. A daemon chooses which processes act. The rules are pure functions, so
+//! that a state-model engine runs them exactly as their paper does, and a refinement layer runs
+//! them over messages.
 
 use alloc::format;
 use alloc::string::String;
@@ -17,14 +17,14 @@ use serde::de::DeserializeOwned;
 
 use crate::{Graph, NodeId, Setup};
 
-/// All that a process may read when it evaluates its guards.
+/// The states that a process may read when it evaluates its guards.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, S> {
-    /// Who it is, and the network around it.
+    /// The process, and the network around it.
     pub setup: &'a Setup,
-    /// Its own state.
+    /// The state of the process itself.
     pub own: &'a S,
-    /// Its neighbours' states, in the order of [`Graph::neighbours`].
+    /// The states of its neighbours, in the order of [`Graph::neighbours`].
     pub neighbours: &'a [S],
 }
 
@@ -34,17 +34,17 @@ impl<'a, S> View<'a, S> {
         self.setup.graph.as_ref().expect("rules run on a graph")
     }
 
-    /// Who it is.
+    /// The process itself.
     pub fn me(&self) -> NodeId {
         self.setup.me
     }
 
-    /// Its neighbours with their states, in the order of ids.
+    /// The neighbours with their states, in the order of ids.
     pub fn around(&self) -> impl Iterator<Item = (NodeId, &'a S)> + use<'a, S> {
         self.graph().neighbours(self.setup.me).iter().copied().zip(self.neighbours)
     }
 
-    /// The state of `node`, which is itself or a neighbour; none for a stranger.
+    /// The state of `node`, which is the process itself or a neighbour; `None` for any other.
     pub fn of(&self, node: NodeId) -> Option<&'a S> {
         if node == self.setup.me {
             return Some(self.own);
@@ -54,19 +54,19 @@ impl<'a, S> View<'a, S> {
     }
 }
 
-/// One enabled action, and what the state becomes by it.
+/// One enabled action, and the state after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<S> {
     /// The action's name in the paper.
     pub name: &'static str,
-    /// The own state after it.
+    /// The state of the process after the action.
     pub next: S,
     /// Whether the process has the privilege while this action is enabled: it may be inside until
     /// it takes the step.
     pub privileged: bool,
 }
 
-/// A configuration as a whole, as only an observer sees it.
+/// A property of the whole configuration, as only an observer can evaluate it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// No process is in an abnormal state.
@@ -83,34 +83,34 @@ pub struct Survey {
 
 /// An algorithm of the state model.
 pub trait Rules: Clone + Debug + Eq + Hash + Send + Sync + 'static {
-    /// Its name.
+    /// The algorithm's name.
     const NAME: &'static str;
-    /// A process's variables.
+    /// The variables of a process.
     type State: Copy + Debug + Eq + Hash + Send + Sync + Serialize + DeserializeOwned + 'static;
 
-    /// The state a process has at a clean start.
+    /// The state of a process at a clean start.
     fn clean(setup: &Setup) -> Self::State;
 
-    /// Any state of its domain, evenly; `below(b)` draws a number below b.
+    /// An arbitrary state of the domain, uniformly; `below(b)` draws a number below `b`.
     fn arbitrary(setup: &Setup, below: &mut dyn FnMut(u64) -> u64) -> Self::State;
 
-    /// Whether this is a state of process `setup.me` at all: what memory or a peer may claim is
-    /// checked by this before use.
+    /// Whether this is a possible state of process `setup.me`. A state from memory or from a peer
+    /// is checked by this before use.
     fn in_domain(setup: &Setup, state: &Self::State) -> bool;
 
-    /// All enabled actions, into `steps`, which is empty.
+    /// Pushes all enabled actions into `steps`, which is empty.
     fn enabled(view: View<'_, Self::State>, steps: &mut Vec<Step<Self::State>>);
 
-    /// The state that a person has written down; none if it is not one.
+    /// Parses a state that a person has written; `None` if the text is not one.
     fn parse_state(_text: &str) -> Option<Self::State> {
         None
     }
 
-    /// A state in words that [`parse_state`](Self::parse_state) reads back.
+    /// Prints a state so that [`parse_state`](Self::parse_state) reads it back.
     fn print_state(state: &Self::State) -> String {
         format!("{state:?}")
     }
 
-    /// The configuration seen from outside; `setups` and `states` have one entry a process.
+    /// Evaluates the whole configuration; `setups` and `states` have one entry per process.
     fn survey(setups: &[Setup], states: &[Self::State]) -> Survey;
 }

@@ -22,10 +22,10 @@ pub struct Span(pub u64);
 impl Time {
     /// The driver's start.
     pub const ZERO: Time = Time(0);
-    /// Later than anything that happens.
+    /// Later than every event.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// The time since `earlier`; zero if `earlier` is not earlier.
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
@@ -37,7 +37,7 @@ impl Span {
     /// One time unit of the papers.
     pub const UNIT: Span = Span(1_000_000_000);
 
-    /// In time units, for people and tables; never computed with.
+    /// In time units, for people and tables; no computation uses it.
     #[allow(clippy::cast_precision_loss)] // For display only.
     pub fn units(self) -> f64 {
         self.0 as f64 / Span::UNIT.0 as f64
@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// Text to time and back is exact, so that a command line means the same run everywhere.
+    /// Parsing and printing a time is exact, so that a command line means the same run everywhere.
     #[test]
     fn decimal_units_are_exact() {
         for text in ["0", "0.8", "0.0002", "12", "100.9", "0.000000001", "18446744073.709551615"] {

@@ -244,7 +244,10 @@ mod tests {
         assert_eq!((graph.root(), graph.nodes(), graph.edges()), (NodeId(1), 3, 2));
         assert!(matches!(parse("0 1\n0 x"), Err(NotAGraphFile::Line(2, _))));
         assert!(matches!(parse("0 99999999"), Err(NotAGraphFile::Line(1, _))));
-        assert!(matches!(parse("0 1\n2 3"), Err(NotAGraphFile::Graph(NotAGraph::Apart(..)))));
+        assert!(matches!(
+            parse("0 1\n2 3"),
+            Err(NotAGraphFile::Graph(NotAGraph::Disconnected(..)))
+        ));
         assert!(matches!(parse(""), Err(NotAGraphFile::Graph(NotAGraph::Empty))));
     }
 }
