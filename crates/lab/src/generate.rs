@@ -70,9 +70,9 @@ pub fn generate(protocol: &str, seed: u64) -> Case {
 fn particular(case: &mut Case, seed: u64) {
     let mut rng = Rng::fork(seed, "particular");
     match case.entry.network {
-        Network::Everybody if case.entry.needs_crash_bound => responsive(case, &mut rng),
-        Network::Everybody if case.entry.slots => slots::draw(case, &mut Rng::fork(seed, "slots")),
-        Network::Everybody => {}
+        Network::Complete if case.entry.needs_crash_bound => responsive(case, &mut rng),
+        Network::Complete if case.entry.slots => slots::draw(case, &mut Rng::fork(seed, "slots")),
+        Network::Complete => {}
         Network::Tree => tree(case, &mut rng),
         Network::Graph => corrupted(case, &mut rng),
     }

@@ -28,13 +28,13 @@ impl NodeList {
         self.nodes.as_ref().map(|nodes| nodes.as_slice()).unwrap_or_default()
     }
 
-    /// Whether `node` is in it.
+    /// Whether `node` is a member.
     #[inline]
     pub fn contains(&self, node: NodeId) -> bool {
         self.nodes.as_ref().is_some_and(|nodes| nodes.binary_search(&node).is_ok())
     }
 
-    /// Adds `node`; false if it was there.
+    /// Adds `node`; false if it was a member.
     pub fn insert(&mut self, node: NodeId) -> bool {
         let nodes = self.nodes.get_or_insert_default();
         match nodes.binary_search(&node) {
@@ -46,7 +46,7 @@ impl NodeList {
         }
     }
 
-    /// Removes `node`; false if it was not there.
+    /// Removes `node`; false if it was no member.
     pub fn remove(&mut self, node: NodeId) -> bool {
         let Some(nodes) = &mut self.nodes else { return false };
         let Ok(at) = nodes.binary_search(&node) else { return false };
@@ -57,26 +57,26 @@ impl NodeList {
         true
     }
 
-    /// How many of its members are in `low .. high`.
+    /// The number of members in `low .. high`.
     pub fn count_in(&self, low: u32, high: u32) -> u32 {
         let below = |bound: u32| self.as_slice().partition_point(|node| node.0 < bound);
         let count = below(high).saturating_sub(below(low));
         u32::try_from(count).expect("there are at most 2^32 nodes")
     }
 
-    /// How many there are.
+    /// The number of members.
     #[inline]
     pub fn len(&self) -> u32 {
         u32::try_from(self.as_slice().len()).expect("there are at most 2^32 nodes")
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_none()
     }
 
-    /// All, in the order of their ids.
+    /// All members, in the order of ids.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.as_slice().iter().copied()
     }
@@ -88,7 +88,7 @@ impl From<NodeList> for Vec<NodeId> {
     }
 }
 
-/// Whatever order they come in, and however often.
+/// From members in any order, repetitions included.
 impl From<Vec<NodeId>> for NodeList {
     fn from(mut nodes: Vec<NodeId>) -> Self {
         nodes.sort_unstable();
@@ -113,15 +113,15 @@ impl fmt::Debug for NodeList {
 const FEW: usize = 32;
 
 /// A sorted map: a vector while it is small, a B-tree when it is not. Two maps with the same
-/// entries are equal and hash alike, however they came about.
+/// entries are equal and hash alike, whatever their history.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(into = "Vec<(K, V)>", from = "Vec<(K, V)>")]
 #[serde(bound(serialize = "K: Ord + Copy + Serialize, V: Copy + Serialize"))]
 #[serde(bound(deserialize = "K: Ord + Copy + Deserialize<'de>, V: Copy + Deserialize<'de>"))]
 pub enum SortedMap<K, V> {
-    /// Few entries, or any number that came in order.
+    /// Few entries, or any number that arrived in order.
     Few(Vec<(K, V)>),
-    /// Many that came in any order.
+    /// Many that arrived in any order.
     Many(BTreeMap<K, V>),
 }
 
@@ -137,7 +137,7 @@ impl<K: Ord + Copy, V: Copy> From<SortedMap<K, V>> for Vec<(K, V)> {
     }
 }
 
-/// In whatever order the entries are.
+/// Sorts the entries.
 impl<K: Ord + Copy, V: Copy> From<Vec<(K, V)>> for SortedMap<K, V> {
     fn from(entries: Vec<(K, V)>) -> Self {
         let mut map = Self::default();
@@ -159,7 +159,7 @@ impl<K: Ord + Copy, V: Copy> SortedMap<K, V> {
         }
     }
 
-    /// Sets the value of `key`; the former one, if any, is returned.
+    /// Sets the value of `key` and returns the former one.
     #[inline]
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         if let Self::Few(entries) = self
@@ -193,7 +193,7 @@ impl<K: Ord + Copy, V: Copy> SortedMap<K, V> {
         }
     }
 
-    /// Removes `key`; its value, if it was there. An emptied map gives its memory back.
+    /// Removes `key` and returns its value. An emptied map frees its memory.
     pub fn remove(&mut self, key: K) -> Option<V> {
         let removed = match self {
             Self::Few(entries) => entries
@@ -208,7 +208,7 @@ impl<K: Ord + Copy, V: Copy> SortedMap<K, V> {
         removed
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         match self {
             Self::Few(entries) => entries.len(),
@@ -216,7 +216,7 @@ impl<K: Ord + Copy, V: Copy> SortedMap<K, V> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -287,8 +287,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A `SortedMap` is a `BTreeMap` in all that can be seen of it, below and above its
-        /// threshold.
+        /// A `SortedMap` behaves like a `BTreeMap`, below and above its threshold.
         #[test]
         fn agrees_with_btree_map(steps in prop::collection::vec((0u8..3, 0u16..90, 0u32..9), 0..400)) {
             let (mut ours, mut model) = (SortedMap::default(), BTreeMap::new());

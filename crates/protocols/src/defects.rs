@@ -1,23 +1,23 @@
 //! The published defects, each a switch at the line that differs: here those of the
 //! permission-based papers, the others beside their protocols.
 //!
-//! Everything runs repaired unless [`Setup::printed`](kgate_core::Setup) says otherwise; a service
-//! never says so.
+//! Every protocol runs repaired unless [`Setup::defects`](kgate_core::Setup) says otherwise; at a
+//! node that set is always empty.
 
 use kgate_core::Defects;
 
 use crate::{slots, stabilizing, timer_free, tree_token};
 
-/// A published defect: its number, what the paper prints, and what goes wrong.
+/// A published defect: its number, what the paper prints, and what it breaks.
 #[derive(Clone, Copy, Debug)]
 pub struct Defect {
-    /// Its number, as on the command line.
+    /// Number on the command line.
     pub id: &'static str,
     /// The switch.
     pub switch: Defects,
-    /// Where it stands in print.
+    /// Place in the publication.
     pub place: &'static str,
-    /// What is printed there, what it breaks, and the repair.
+    /// The printed text, what it breaks, and the repair.
     pub description: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! A network by hand, for tests: the test itself says which message arrives next, who crashes and
-//! who hears of it.
+//! A network under manual control, for tests: the test decides which message arrives next, which
+//! process crashes and which ones learn of it.
 //!
 //! Messages stay in flight until the test delivers them, or lets virtual time pass
 //! ([`Net::run_until`], for detectors).
@@ -13,49 +13,49 @@ use kgate_core::{
     Refusal, Setup, Span, Suspend, Time, To, ViewId,
 };
 
-/// Detectors test once a time unit, and have time to wait for 63 dead ones in between.
+/// Detectors test once per time unit, and have time to wait for 63 crashed processes in between.
 pub(crate) const INTERVAL: Span = Span::UNIT;
 pub(crate) const TIMEOUT: Span = Span(INTERVAL.0 / 64);
 
-/// What every process knows; `me` is filled in for each.
+/// The setup of every process; `me` is filled in for each.
 pub(crate) fn setup(nodes: u32, k: u32, defects: Defects) -> Setup {
     let (detect_interval, detect_timeout, tolerate) = (INTERVAL, TIMEOUT, k - 1);
     Setup { detect_interval, detect_timeout, defects, tolerate, ..Setup::new(nodes, k) }
 }
 
-/// When something happens, and after what else that happens then.
+/// The time of an event, and its place among those of the same time.
 type Due = (Time, u64);
 
-/// A copy of a message, and who sent it to whom.
+/// A copy of a message, with its sender and receiver.
 pub(crate) struct Copy<M> {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) message: M,
 }
 
-/// Processes of one protocol, and what is between them.
+/// Processes of one protocol, and the network between them.
 pub(crate) struct Net<P: Protocol> {
     pub(crate) nodes: Vec<P>,
     crashed: Vec<NodeId>,
     pub(crate) now: Time,
-    /// How long the next message takes; no time at all unless a test says otherwise.
+    /// The delay of the next message; zero unless a test sets another.
     pub(crate) delay: Box<dyn FnMut() -> Span>,
-    /// What has been sent and has not arrived.
+    /// Messages that have been sent and have not arrived.
     pub(crate) flights: BTreeMap<Due, Copy<P::Message>>,
     pub(crate) timers: BTreeMap<(NodeId, P::Timer), Due>,
     scheduled: u64,
-    /// Every copy that ever left.
+    /// Every copy that was ever sent.
     pub(crate) sent: Vec<Copy<P::Message>>,
-    /// Every fact that a process ever told.
-    pub(crate) told: Vec<(Time, NodeId, Notice)>,
-    /// What each process has on stable storage.
+    /// Every notice of every process.
+    pub(crate) notices: Vec<(Time, NodeId, Notice)>,
+    /// The stable storage of each process.
     pub(crate) stored: BTreeMap<NodeId, P::Durable>,
     setup: Setup,
 }
 
 impl<P: Suspend> Net<P> {
-    /// A clean stop: what it knows is put away, and it says and hears nothing until it is
-    /// restarted. Whether it can.
+    /// A clean stop: stores the state of a process, which then sends and receives nothing until it
+    /// resumes. False if the protocol cannot be suspended.
     pub(crate) fn suspend(&mut self, node: u32, change: impl FnOnce(&mut P::Durable)) -> bool {
         let Some(mut suspended) = self.nodes[node as usize].suspend() else { return false };
         change(&mut suspended);
@@ -70,7 +70,7 @@ impl<P: Protocol> Net<P> {
         Self::with(setup(nodes, k, defects))
     }
 
-    /// With all that a setup can say; its `me` does not matter.
+    /// A network with any setup; its `me` is ignored.
     pub(crate) fn with(setup: Setup) -> Self {
         let mut net = Self {
             nodes: Vec::new(),
@@ -81,7 +81,7 @@ impl<P: Protocol> Net<P> {
             timers: BTreeMap::new(),
             scheduled: 0,
             sent: Vec::new(),
-            told: Vec::new(),
+            notices: Vec::new(),
             stored: BTreeMap::new(),
             setup,
         };
@@ -93,8 +93,8 @@ impl<P: Protocol> Net<P> {
         net
     }
 
-    /// A crashed process starts again with what it had stored.
-    #[allow(dead_code)] // Only protocols that come back from a crash are tested so.
+    /// A crashed process restarts with what it had stored.
+    #[allow(dead_code)] // Only protocols that recover from a crash use this.
     pub(crate) fn restart(&mut self, node: u32) {
         let me = NodeId(node);
         assert!(self.crashed.contains(&me), "{me} has not crashed");
@@ -105,7 +105,7 @@ impl<P: Protocol> Net<P> {
         self.carry_out(me, out);
     }
 
-    /// A crashed process starts again with nothing, in that incarnation.
+    /// A crashed process starts again without state, in this incarnation.
     pub(crate) fn return_in(&mut self, node: u32, incarnation: u32) {
         let me = NodeId(node);
         assert!(self.crashed.contains(&me), "{me} has not crashed");
@@ -116,7 +116,7 @@ impl<P: Protocol> Net<P> {
         self.carry_out(me, out);
     }
 
-    /// It goes on where it was suspended; what was put away is gone before it says anything.
+    /// Resumes a suspended process; its stored state is erased before it sends.
     pub(crate) fn resume(&mut self, node: u32) {
         self.restart(node);
         self.stored.remove(&NodeId(node));
@@ -126,7 +126,7 @@ impl<P: Protocol> Net<P> {
         !self.crashed.contains(&NodeId(node))
     }
 
-    /// One input at one process, with all its effects.
+    /// Applies one input at one process, with all its effects.
     pub(crate) fn input(&mut self, at: u32, input: InputOf<P>) -> Result<(), Refusal> {
         assert!(!self.crashed.contains(&NodeId(at)), "p{at} has crashed");
         let mut out = Outbox::new();
@@ -135,8 +135,8 @@ impl<P: Protocol> Net<P> {
         done
     }
 
-    /// An input that must be refused. Law 4: a refusal leaves the state and the outbox as they
-    /// were.
+    /// Applies an input that must be refused. Law 4: a refusal leaves the state and the outbox as
+    /// they were.
     pub(crate) fn refusal(&self, at: u32, input: InputOf<P>) -> Refusal {
         let (mut node, mut out) = (self.nodes[at as usize].clone(), Outbox::new());
         let refusal = node.handle(self.now, input.clone(), &mut out);
@@ -154,13 +154,14 @@ impl<P: Protocol> Net<P> {
         self.input(at, Input::Release { grant }).unwrap();
     }
 
-    /// The process stops. What it has sent still arrives; what is sent to it is lost.
+    /// Crashes the process. What it has sent still arrives; what is sent to it is lost.
     pub(crate) fn crash(&mut self, node: u32) {
         self.crashed.push(NodeId(node));
         self.timers.retain(|(at, _), _| at.0 != node);
     }
 
-    /// Of what `node` has sent and has not arrived, only so many messages have really left.
+    /// Loses the last of the messages that `node` has in flight: only the first `left` of them were
+    /// really sent.
     pub(crate) fn keep_sent(&mut self, node: u32, left: impl FnOnce(usize) -> usize) {
         let sent = self.flights.iter().filter(|(_, copy)| copy.from.0 == node);
         let sent: Vec<_> = sent.map(|(due, _)| *due).collect();
@@ -169,8 +170,8 @@ impl<P: Protocol> Net<P> {
         }
     }
 
-    /// The detectors of these tell that `of` has crashed.
-    pub(crate) fn tell_crash(&mut self, at: impl IntoIterator<Item = u32>, of: u32) {
+    /// The detectors of these processes report that `of` has crashed.
+    pub(crate) fn notify_crashed(&mut self, at: impl IntoIterator<Item = u32>, of: u32) {
         for at in at {
             self.input(
                 at,
@@ -180,8 +181,8 @@ impl<P: Protocol> Net<P> {
         }
     }
 
-    /// These are told that `of` takes part in that incarnation.
-    pub(crate) fn tell_joined(
+    /// These processes learn that `of` is a member in that incarnation.
+    pub(crate) fn notify_joined(
         &mut self,
         at: impl IntoIterator<Item = u32>,
         of: u32,
@@ -200,8 +201,8 @@ impl<P: Protocol> Net<P> {
         }
     }
 
-    /// These are told that that incarnation of `of` is over.
-    pub(crate) fn tell_gone(
+    /// These processes learn that that incarnation of `of` has ended.
+    pub(crate) fn notify_gone(
         &mut self,
         at: impl IntoIterator<Item = u32>,
         of: u32,
@@ -216,7 +217,7 @@ impl<P: Protocol> Net<P> {
         }
     }
 
-    /// The oldest message of that kind in one channel arrives, whatever was sent before it.
+    /// Delivers the oldest message of that kind in one channel, whatever was sent before it.
     pub(crate) fn deliver_kind(&mut self, from: u32, to: u32, kind: &str) {
         let ours = |copy: &Copy<P::Message>| {
             (copy.from.0, copy.to.0) == (from, to)
@@ -228,7 +229,7 @@ impl<P: Protocol> Net<P> {
         );
     }
 
-    /// The oldest message of one channel is lost.
+    /// Loses the oldest message of one channel.
     pub(crate) fn lose(&mut self, from: u32, to: u32) {
         let place = self.flights.values().position(|copy| (copy.from.0, copy.to.0) == (from, to));
         self.lose_nth(
@@ -236,13 +237,13 @@ impl<P: Protocol> Net<P> {
         );
     }
 
-    /// The n-th oldest message in flight is lost.
+    /// Loses the n-th oldest message in flight.
     pub(crate) fn lose_nth(&mut self, place: usize) {
         let due = *self.flights.keys().nth(place).expect("that many are in flight");
         self.flights.remove(&due);
     }
 
-    /// The n-th oldest message in flight arrives twice: a copy of it is in flight from now on.
+    /// Duplicates the n-th oldest message in flight.
     pub(crate) fn double_nth(&mut self, place: usize) {
         let Copy { from, to, message } =
             self.flights.values().nth(place).expect("that many are in flight");
@@ -251,14 +252,14 @@ impl<P: Protocol> Net<P> {
         self.flights.insert(due, copy);
     }
 
-    /// A timer that is armed runs out.
+    /// Fires an armed timer.
     pub(crate) fn expire(&mut self, at: u32, timer: P::Timer) {
         let armed = self.timers.remove(&(NodeId(at), timer.clone()));
         assert!(armed.is_some(), "{timer:?} of p{at} is not armed");
         self.input(at, Input::Expire(timer)).unwrap();
     }
 
-    /// The oldest message of one channel arrives.
+    /// Delivers the oldest message of one channel.
     pub(crate) fn deliver(&mut self, from: u32, to: u32) {
         let place = self.flights.values().position(|copy| (copy.from.0, copy.to.0) == (from, to));
         self.deliver_nth(
@@ -266,7 +267,7 @@ impl<P: Protocol> Net<P> {
         );
     }
 
-    /// The n-th oldest message in flight arrives.
+    /// Delivers the n-th oldest message in flight.
     pub(crate) fn deliver_nth(&mut self, place: usize) {
         let due = *self.flights.keys().nth(place).expect("that many are in flight");
         let Copy { from, to, message } = self.flights.remove(&due).expect("found above");
@@ -275,20 +276,20 @@ impl<P: Protocol> Net<P> {
         }
     }
 
-    /// Everything arrives, oldest first, until nothing is in flight.
+    /// Delivers everything, oldest first, until nothing is in flight.
     pub(crate) fn deliver_all(&mut self) {
         while !self.flights.is_empty() {
             self.deliver_nth(0);
         }
     }
 
-    /// Virtual time passes; what is due happens.
+    /// Virtual time passes; due events happen.
     pub(crate) fn run_until(&mut self, end: Time) {
         while self.step(end).is_some() {}
         self.now = end;
     }
 
-    /// The next thing that is due by `end` happens; at whom.
+    /// Performs the next event that is due by `end` and returns its process.
     pub(crate) fn step(&mut self, end: Time) -> Option<NodeId> {
         let (due, (at, timer)) = self.timers.iter().map(|(key, due)| (*due, key.clone())).min()?;
         let arrival = self.flights.first_key_value().filter(|(arrival, _)| **arrival < due);
@@ -306,20 +307,20 @@ impl<P: Protocol> Net<P> {
         Some(at_whom)
     }
 
-    pub(crate) fn living(&self) -> Vec<u32> {
+    pub(crate) fn live(&self) -> Vec<u32> {
         (0u32..)
             .take(self.nodes.len())
             .filter(|&node| !self.crashed.contains(&NodeId(node)))
             .collect()
     }
 
-    /// The living who hold a unit.
+    /// The live processes that hold a slot.
     pub(crate) fn inside(&self) -> Vec<u32> {
         let holds = |&node: &u32| self.nodes[node as usize].observe().phase == Phase::Holding;
-        self.living().into_iter().filter(holds).collect()
+        self.live().into_iter().filter(holds).collect()
     }
 
-    /// Who ever sent a message of that kind to whom, sorted.
+    /// The sender and receiver of every message of that kind, sorted.
     pub(crate) fn sent(&self, kind: &str) -> Vec<(u32, u32)> {
         let ours =
             self.sent.iter().filter(|copy| P::Message::kind_name(copy.message.kind()) == kind);
@@ -344,7 +345,7 @@ impl<P: Protocol> Net<P> {
                     self.timers.insert((from, timer), due);
                 }
                 Effect::Disarm(timer) => drop(self.timers.remove(&(from, timer))),
-                Effect::Notify(notice) => self.told.push((self.now, from, *notice)),
+                Effect::Notify(notice) => self.notices.push((self.now, from, *notice)),
                 Effect::Persist(durable) => drop(self.stored.insert(from, durable)),
             }
         }

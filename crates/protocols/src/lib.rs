@@ -10,12 +10,12 @@
 //! | `vcube` | [`detect::VCube`] | [`broadcast::Tree`] | [`permission`] |
 //! | `robust` | [`detect::HiAdsd`] | [`broadcast::Sta`] | [`permission`] |
 //!
-//! Three more have ideas of their own: [`timer_free`] finds crashes by its requests and replies,
-//! [`tree_token`] passes tokens along a tree and comes back from crashes, [`stabilizing`] is right
-//! again after any corruption of memory and channels. [`slots`] is our own: numbered, fenced slots
-//! in strict order, with weights, changes of k and new incarnations.
+//! Three more are designs of their own: [`timer_free`] detects crashes by its requests and replies,
+//! [`tree_token`] passes tokens along a tree and recovers from crashes, [`stabilizing`] recovers
+//! from any corruption of memory and channels. [`slots`] is kgate's own: numbered, fenced slots in
+//! strict order, with weights, changes of k and new incarnations.
 //!
-//! Nothing here does I/O, reads a clock or draws a number; the crate is `no_std`.
+//! No code here does I/O, reads a clock or draws a random number; the crate is `no_std`.
 #![no_std]
 
 extern crate alloc;

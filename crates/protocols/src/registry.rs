@@ -1,8 +1,9 @@
-//! The systems by name, and how a driver is handed one.
+//! The protocols by name, and how a driver obtains one.
 //!
-//! Drivers are generic and never name a protocol. They are a [`Visitor`]: [`visit`] calls it back
-//! with the types of the mutex and of its detector.
+//! Drivers are generic and never name a protocol. A driver is a [`Visitor`]: [`visit`] calls it
+//! back with the types of the mutex and of its detector.
 
+#[cfg(feature = "defects")]
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,74 +21,74 @@ use crate::timer_free::TimerFree;
 use crate::topology::graphs::Shape;
 use crate::tree_token::TreeToken;
 
-/// What people want to know of a system before they choose it.
+/// The facts by which a reader chooses a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// In a line.
+    /// Description in one line.
     pub title: &'static str,
-    /// How a request travels.
+    /// Dissemination of a request.
     pub broadcast: &'static str,
-    /// Which detector it is paired with.
+    /// The detector it is paired with.
     pub detector: Option<&'static str>,
-    /// Whether that detector talks to everybody and keeps something of everybody, in each process.
+    /// Whether each process of that detector exchanges messages with every other one and keeps
+    /// state about each.
     pub all_to_all: bool,
-    /// Which crashes it tolerates.
+    /// The crashes it tolerates.
     pub tolerates: &'static str,
-    /// Messages an entry, detector aside.
+    /// Messages per entry, without the detector's.
     pub messages: &'static str,
-    /// Delays from asking to entering when nobody else wants to.
+    /// Delays from request to entry when no other process requests.
     pub delays: &'static str,
-    /// Where it is published.
+    /// Publication.
     pub citation: &'static str,
     /// The numbers of its published defects.
     pub defects: &'static [&'static str],
-    /// Who talks to whom.
+    /// The network it runs on.
     pub network: Network,
-    /// Whether its processes come back from a crash with what they had stored.
+    /// Whether its processes return from a crash with the state that they had stored.
     pub recovers: bool,
-    /// Whether its processes come back from a crash with nothing, in a new incarnation, of which
-    /// everybody is told.
+    /// Whether its processes return from a crash without state, in a new incarnation that every
+    /// process learns of.
     pub returns: bool,
     /// Whether it recovers from transient faults, whatever they have left in memory and channels.
     pub heals: bool,
-    /// Whether a client may ask again while it is inside.
+    /// Whether a client may request again while it holds a grant.
     pub asks_inside: bool,
-    /// Whether it tolerates processes that stop for a time and messages that are late beyond any
-    /// bound (its detector may not).
+    /// Whether it tolerates processes that pause and messages that are delayed without bound (its
+    /// detector may not).
     pub tolerates_delay: bool,
-    /// Whether it tolerates messages that are lost.
+    /// Whether it tolerates lost messages.
     pub tolerates_loss: bool,
-    /// Whether it tolerates messages that arrive twice. All of today's do, repaired: answers name
-    /// what they answer, permissions and ACKs are sets, tokens and asks carry their numbers, states
-    /// their clocks.
+    /// Whether it tolerates duplicated messages. All present protocols do when repaired: answers
+    /// name their request, permissions and ACKs are sets, tokens and requests carry their numbers,
+    /// states their clocks.
     pub tolerates_duplicates: bool,
-    /// Whether it grants numbered slots: several at once, of a k that may change, and in ways that
-    /// may be chosen ([`kgate_core::SlotOptions`]).
+    /// Whether it grants numbered slots: several at once, of a k that may change, with options
+    /// ([`kgate_core::SlotOptions`]).
     pub slots: bool,
-    /// Whether it must be told how many crashes to tolerate.
+    /// Whether it must know the number of crashes to tolerate beforehand.
     pub needs_crash_bound: bool,
     crashes: Crashes,
 }
 
-/// Who talks to whom.
+/// The network that a protocol runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Everybody to everybody.
-    Everybody,
-    /// Neighbours in a tree.
+    /// Every process is connected to every other one.
+    Complete,
+    /// A tree.
     Tree,
-    /// Neighbours in any connected graph.
+    /// Any connected graph.
     Graph,
 }
 
 impl Network {
-    /// The shape of a network unless another one is asked for; none where everybody talks to
-    /// everybody.
+    /// The shape of the graph unless another one is requested; none for a complete network.
     pub fn usual_shape(self) -> Option<Shape> {
         match self {
-            Self::Everybody => None,
+            Self::Complete => None,
             Self::Tree => Some(Shape::Radial),
             Self::Graph => Some(Shape::Grid),
         }
@@ -96,16 +97,16 @@ impl Network {
 
 #[derive(Clone, Copy, Debug)]
 enum Crashes {
-    /// As long as a unit is left for each.
+    /// As long as a slot is left for each live process.
     LessThanK,
-    /// As long as anybody is alive.
+    /// As long as one process is alive.
     AllButOne,
-    /// None: every process must take part.
+    /// None: every process must participate.
     None,
 }
 
 impl Entry {
-    /// How many crashes it tolerates without leaving a live process waiting for ever.
+    /// The number of crashes that leave no live process waiting for ever.
     pub fn tolerates(&self, nodes: u32, k: u32) -> u32 {
         match self.crashes {
             Crashes::LessThanK => k - 1,
@@ -116,7 +117,7 @@ impl Entry {
 }
 
 impl Entry {
-    /// By what it excludes.
+    /// The mechanism by which it excludes.
     pub fn mechanism(&self) -> Mechanism {
         struct Ask;
         impl Visitor for Ask {
@@ -154,11 +155,11 @@ const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual
 
 const SLOTS: &str = "ours: docs/internals/slots.md";
 
-/// The name of the detector that is none: losses are decided elsewhere and told to everybody in one
-/// order.
+/// The "detector" of protocols that have none: an agreed log decides losses and announces them to
+/// every process in one order.
 pub const LOG: &str = "log";
 
-/// Every system, in the order of `kgate protocols`.
+/// Every protocol, in the order of `kgate protocols`.
 pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "raymond",
@@ -171,7 +172,7 @@ pub const ENTRIES: &[Entry] = &[
         delays: "2",
         citation: RAYMOND,
         defects: &[],
-        network: Network::Everybody,
+        network: Network::Complete,
         recovers: false,
         returns: false,
         heals: false,
@@ -194,7 +195,7 @@ pub const ENTRIES: &[Entry] = &[
         delays: "2",
         citation: BAS,
         defects: &["D4"],
-        network: Network::Everybody,
+        network: Network::Complete,
         recovers: false,
         returns: false,
         heals: false,
@@ -217,7 +218,7 @@ pub const ENTRIES: &[Entry] = &[
         delays: "log2(n) + 1",
         citation: VCUBE,
         defects: &["D1", "D2", "D3", "D4", "D5"],
-        network: Network::Everybody,
+        network: Network::Complete,
         recovers: false,
         returns: false,
         heals: false,
@@ -240,7 +241,7 @@ pub const ENTRIES: &[Entry] = &[
         delays: "log2(n) + 1",
         citation: ROBUST,
         defects: &["D4", "D6", "D7", "D8", "D9"],
-        network: Network::Everybody,
+        network: Network::Complete,
         recovers: false,
         returns: false,
         heals: false,
@@ -263,7 +264,7 @@ pub const ENTRIES: &[Entry] = &[
         delays: "2",
         citation: TIMER_FREE,
         defects: &["T1", "T2", "T3", "T4", "T7"],
-        network: Network::Everybody,
+        network: Network::Complete,
         recovers: false,
         returns: false,
         heals: false,
@@ -335,7 +336,7 @@ pub const ENTRIES: &[Entry] = &[
             "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12", "S13",
             "S15", "SP1", "SP2",
         ],
-        network: Network::Everybody,
+        network: Network::Complete,
         recovers: false,
         returns: true,
         heals: false,
@@ -349,25 +350,25 @@ pub const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// Why a name is not taken; the text says what would be.
+/// Why a name is unknown; the text lists the known ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownName {
-    /// There is no such system.
+    /// No protocol has this name.
     #[error("unknown protocol '{0}': choose one of {1}")]
     Protocol(String, String),
-    /// There is no such defect in that system.
+    /// The protocol has no defect with this number.
     #[error("'{id}' is not a published defect of {protocol}: {known}")]
     Defect {
-        /// What was asked for.
+        /// The requested number.
         id: String,
-        /// Of which system.
+        /// The protocol.
         protocol: &'static str,
-        /// What may be asked for.
+        /// The numbers that exist.
         known: String,
     },
 }
 
-/// The system of that name.
+/// The protocol with this name.
 pub fn entry(name: &str) -> Result<&'static Entry, UnknownName> {
     ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
@@ -376,7 +377,7 @@ pub fn entry(name: &str) -> Result<&'static Entry, UnknownName> {
 }
 
 impl Entry {
-    /// The published defects of this system.
+    /// The published defects of this protocol.
     pub fn published_defects(&self) -> impl Iterator<Item = &'static Defect> {
         let mine = self.defects;
         defects::all().filter(move |defect| mine.contains(&defect.id))
@@ -386,7 +387,7 @@ impl Entry {
 /// Only for the laboratory: without the feature `defects` no switch exists.
 #[cfg(feature = "defects")]
 impl Entry {
-    /// The switch that runs a defect of this system as printed.
+    /// The switch that runs a defect of this protocol as printed.
     pub fn as_printed(&self, id: &str) -> Result<kgate_core::Defects, UnknownName> {
         self.published_defects()
             .find(|defect| defect.id.eq_ignore_ascii_case(id))
@@ -412,16 +413,16 @@ pub trait MutexProtocol: Explorable + TransientFaults + Suspend {}
 
 impl<M: Explorable + TransientFaults + Suspend> MutexProtocol for M {}
 
-/// A driver that wants to be handed a system's types.
+/// A driver that obtains the types of a protocol.
 pub trait Visitor {
-    /// What it makes of them.
+    /// The result of the visit.
     type Output;
     /// Called with the mutex and its detector.
     fn visit<M: MutexProtocol, D: Protocol>(self) -> Self::Output;
 }
 
-/// Hands the types of `entry` to the visitor: its own detector, or none where the driver knows of
-/// crashes by itself.
+/// Calls the visitor with the types of `entry`: with its own detector, or with none where the
+/// driver knows of crashes by itself.
 pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Output {
     match (entry.name, own_detector) {
         ("slots", _) => visitor.visit::<Lanes, NoDetector>(),
@@ -438,15 +439,16 @@ pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Ou
     }
 }
 
-/// A driver of the state model that wants to be handed a system's rules.
+/// A driver of the state model that obtains the rules of a protocol.
 pub trait RulesVisitor {
-    /// What it makes of them.
+    /// The result of the visit.
     type Output;
     /// Called with the rules.
     fn visit<R: Rules>(self) -> Self::Output;
 }
 
-/// Hands the rules of `entry` to the visitor; none if it is no algorithm of the state model.
+/// Calls the visitor with the rules of `entry`; `None` if it is not an algorithm of the state
+/// model.
 pub fn visit_rules<V: RulesVisitor>(entry: &Entry, visitor: V) -> Option<V::Output> {
     (entry.name == "stabilizing").then(|| visitor.visit::<Exclusion>())
 }

@@ -27,7 +27,7 @@ impl Message for DirectMessage {
     }
 }
 
-/// Has nothing to remember.
+/// The broadcast without state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Direct;
 

@@ -1,9 +1,9 @@
-//! Broadcasts: how a request reaches everybody.
+//! Broadcasts: dissemination of a request to every process.
 //!
-//! A broadcast carries one thing, the clock of its source's request; (source, clock) names it. A
-//! [`Broadcast`] is a state machine that the mutex owns and calls: it says when the next broadcast may
-//! start, which incoming message brings a request that is new, and what to pass on. It hears of
-//! crashes from the mutex, which has removed the dead from the members before.
+//! A broadcast carries the clock of its source's request; (source, clock) names it. A [`Broadcast`]
+//! is a state machine that the mutex owns and calls: it decides when the next broadcast may start,
+//! whether an incoming message brings a new request, and what to forward. The mutex reports crashes
+//! to it, after removing the crashed process from the members.
 
 mod direct;
 mod sta;
@@ -20,18 +20,18 @@ use kgate_core::{Defects, Message, NodeId, Stamp, To};
 
 use crate::topology::Members;
 
-/// Where a broadcast runs: at which process, among whom.
+/// The environment of a broadcast: its process and the members.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// This process.
     pub me: NodeId,
-    /// Whom it holds for alive.
+    /// The processes that this one considers alive.
     pub members: Members<'a>,
-    /// Defects to run as printed.
+    /// Known defects to run.
     pub defects: Defects,
 }
 
-/// How one message is handed to the network.
+/// Sends one message on the network.
 pub type Sink<'a, M> = dyn FnMut(To, M) + 'a;
 
 /// A broadcast algorithm at one process.
@@ -39,28 +39,28 @@ pub trait Broadcast: Clone + Debug + Default + Eq + Hash + Send + Sync + 'static
     /// Its messages.
     type Message: Message + Copy;
 
-    /// Whether messages are passed on or acknowledged at all, so that an incoming one may end a
-    /// broadcast from here.
+    /// Whether messages are forwarded or acknowledged at all, so that an incoming one may end a
+    /// broadcast of this process.
     const RELAYS: bool = true;
 
-    /// Whether the last broadcast from here has ended, so that the next may start.
+    /// Whether the last broadcast of this process has ended, so that the next may start.
     fn ready(&self, me: NodeId) -> bool;
 
-    /// Starts a broadcast from here.
+    /// Starts a broadcast of this process.
     fn broadcast(&mut self, at: Place<'_>, clock: u64, send: &mut Sink<'_, Self::Message>);
 
     /// The source that a message names, where that need not be its sender; the mutex checks it
-    /// before it hands it on.
+    /// before it passes the message on.
     fn source(message: &Self::Message) -> Option<NodeId>;
 
     /// The clock that a message carries; likewise.
     fn clock(message: &Self::Message) -> u64;
 
-    /// A message came: is it a request that is new here? Called before [`relay`](Self::relay), so
-    /// that the mutex answers a request before it is passed on.
+    /// Whether an incoming message is a request that is new here. Called before
+    /// [`relay`](Self::relay), so that the mutex answers a request before it is forwarded.
     fn accept(&mut self, at: Place<'_>, from: NodeId, message: &Self::Message) -> Option<Stamp>;
 
-    /// Passes a message on, and acknowledges it; `fresh` is whether `accept` found it new.
+    /// Forwards a message and acknowledges it; `fresh` is the result of `accept`.
     fn relay(
         &mut self,
         at: Place<'_>,
@@ -70,7 +70,7 @@ pub trait Broadcast: Clone + Debug + Default + Eq + Hash + Send + Sync + 'static
         send: &mut Sink<'_, Self::Message>,
     );
 
-    /// `node` has crashed, and is no longer among the members.
+    /// `node` has crashed and is no longer among the members.
     fn crashed(&mut self, at: Place<'_>, node: NodeId, send: &mut Sink<'_, Self::Message>);
 }
 

@@ -1,22 +1,22 @@
 //! The spanning-tree algorithm STA of robust-2012 (Algorithm 1), over the clusters of Hi-ADSD.
 //!
-//! The root sends TREE to the first live process of each of its clusters; whoever gets it from its
-//! cluster `s` passes it on within its own clusters below `s` (the paper's `hops` is just that
-//! number), and sends ACK straight to the root the first time. The root starts its next broadcast
-//! only when every process it holds for alive has acknowledged.
+//! The root sends TREE to the first live process of each of its clusters. A process that receives
+//! it from its cluster `s` forwards it within its own clusters below `s` (the paper's `hops` is
+//! just that number), and sends ACK straight to the root the first time. The root starts its next
+//! broadcast only when every process that it considers alive has acknowledged.
 //!
-//! Invariant: as long as a root lacks an ACK, everybody on the way remembers the request and the
-//! clusters it was made responsible for, and hands a cluster to its next live process when the one
-//! in charge is known to have crashed.
+//! Invariant: as long as a root lacks an ACK, every process on the path remembers the request and
+//! the clusters for which it was made responsible, and reassigns a cluster to its next live process
+//! when it learns that the responsible one has crashed.
 //!
 //! Cost: n-1 TREE and n-1 ACK, the latter all at the root; log2 n delays down, one back. State: for
-//! each root heard of, its last clock and the height; at a root, n bits while it waits for ACKs.
+//! each known root, its last clock and the height; at a root, n bits while it waits for ACKs.
 //!
-//! Deviations from the paper: D7 and D8 (duplicates are told by the root, and new means newer). The
-//! paper's root sends everything again every 2 log2 n round trips until all ACKs are there (lines
-//! 5-10), which floods; here a cluster is sent again when, and only when, the process in charge of
-//! it is learnt to have crashed, by whoever had charged it, root or not. A relay does not know
-//! whether the root still lacks an ACK, so it may do so in vain.
+//! Deviations from the paper: D7 and D8 (duplicates are recognised by the root, and new means
+//! newer). The paper's root sends everything again every 2 log2 n round trips until all ACKs are
+//! there (lines 5-10), which floods; here a cluster is sent again if and only if its responsible
+//! process is known to have crashed, by the process that had assigned it, root or not. A relay does
+//! not know whether the root still lacks an ACK, so some of these messages are unnecessary.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -38,7 +38,7 @@ pub enum StaMessage {
         /// The root's clock and the root.
         request: Stamp,
     },
-    /// I have your request. Nobody answers.
+    /// An acknowledgement to the root. There is no answer.
     Ack {
         /// The clock of the request.
         clock: u64,
@@ -47,7 +47,7 @@ pub enum StaMessage {
 
 kgate_core::kinds!(StaMessage { Tree => "tree", Ack => "ack" });
 
-/// The last request seen under a key, and the greatest height from which it had to be passed on.
+/// The last request seen under a key, and the greatest height from which it had to be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Seen {
     key: NodeId,
@@ -55,7 +55,7 @@ struct Seen {
     height: u32,
 }
 
-/// A broadcast from here that lacks ACKs.
+/// A broadcast of this process that lacks ACKs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Unacknowledged {
     clock: u64,
@@ -85,8 +85,8 @@ impl Sta {
         }
     }
 
-    /// Whom to charge with cluster `s` after `node` has crashed: nobody, unless `node` was in
-    /// charge.
+    /// The process to make responsible for cluster `s` after the crash of `node`: none, unless
+    /// `node` was responsible.
     fn heir(at: &Place<'_>, s: u32, node: NodeId) -> Option<NodeId> {
         let before = first_member(at.me, s, Order::HiAdsd, &at.members.with(node));
         if before == Some(node) { first_member(at.me, s, Order::HiAdsd, &at.members) } else { None }
@@ -142,13 +142,13 @@ impl Broadcast for Sta {
             return None;
         }
         let height = cluster_of(at.me, from) - 1;
-        // D7: as printed, what came from the same forwarder before tells whether this is new.
+        // D7: as printed, an earlier message of the same forwarder decides whether this one is new.
         let key = if at.defects.has(D7) { from } else { request.node };
         match self.last.binary_search_by_key(&key, |seen| seen.key) {
             Err(place) => self.last.insert(place, Seen { key, request, height }),
             Ok(place) => {
                 let seen = &mut self.last[place];
-                // D8: as printed, an older request that comes late is different, and so taken for
+                // D8: as printed, an older request that comes late is different, and so counts as
                 // new.
                 let different = at.defects.has(D7) || at.defects.has(D8);
                 let new = if different {
@@ -168,7 +168,7 @@ impl Broadcast for Sta {
         Some(request)
     }
 
-    /// Lines 15-19: acknowledged and delivered once, passed on every time.
+    /// Lines 15-19: acknowledged and delivered once, forwarded every time.
     fn relay(
         &mut self,
         at: Place<'_>,
@@ -199,7 +199,7 @@ impl Broadcast for Sta {
 
     fn crashed(&mut self, at: Place<'_>, node: NodeId, send: &mut Sink<'_, StaMessage>) {
         if let Some(own) = &self.unacknowledged {
-            self.on_ack(node, own.clock); // Nobody waits for the dead.
+            self.on_ack(node, own.clock); // No root waits for a crashed process.
         }
         let s = cluster_of(at.me, node);
         let Some(heir) = Self::heir(&at, s, node) else { return };

@@ -104,7 +104,7 @@ fn figure_2_of_vcube_2018() {
 
     let mut net = stations::<Tree>(8);
     net.crash(4);
-    net.tell_crash(net.living(), 4);
+    net.notify_crashed(net.live(), 4);
     net.acquire(0);
     net.deliver_all();
     assert_eq!(net.sent("tree"), [(0, 1), (0, 2), (0, 5), (2, 3), (5, 7), (7, 6)]);
@@ -125,7 +125,7 @@ fn figure_3_of_robust_2012() {
 
     let mut net = stations::<Sta>(8);
     net.crash(4);
-    net.tell_crash(net.living(), 4);
+    net.notify_crashed(net.live(), 4);
     net.acquire(0);
     net.deliver_all();
     assert_eq!(net.sent("tree"), [(0, 1), (0, 2), (0, 6), (2, 3), (6, 5), (6, 7)]);
@@ -148,7 +148,7 @@ fn figure_4_of_vcube_2018() {
     net.deliver_all();
     assert!(!net.nodes[0].ready(), "p2's ACK is lacking");
     assert_eq!(net.nodes[3].clock, 1, "p3 has only the first");
-    net.tell_crash([0, 3], 2);
+    net.notify_crashed([0, 3], 2);
     assert!(net.sent("tree").contains(&(0, 3)), "the next fault-free process of the cluster");
     net.deliver_all();
     assert_eq!(net.sent.len(), 11);
@@ -170,10 +170,10 @@ fn only_a_lost_child_is_replaced() {
     }
     net.sent.clear();
     net.crash(6);
-    net.tell_crash([0, 5, 7], 6);
+    net.notify_crashed([0, 5, 7], 6);
     assert_eq!(net.sent("tree"), [], "p6 is in the cluster of p4, who has passed the request on");
     net.crash(4);
-    net.tell_crash([0, 5, 7], 4);
+    net.notify_crashed([0, 5, 7], 4);
     assert_eq!(net.sent("tree"), [(0, 5)]);
     net.deliver(4, 0);
     assert!(!net.nodes[0].ready(), "p5 is waited for now");
@@ -189,18 +189,18 @@ fn only_who_was_in_charge_is_replaced() {
     net.acquire(0);
     net.sent.clear();
     net.crash(5);
-    net.tell_crash([0], 5);
+    net.notify_crashed([0], 5);
     assert_eq!(net.sent("tree"), [], "p4 is in charge of 6, 7 and 5");
     net.crash(4);
-    net.tell_crash([0], 4);
+    net.notify_crashed([0], 4);
     assert_eq!(net.sent("tree"), [(0, 6)]);
-    net.tell_crash([6], 4);
-    net.tell_crash([6], 5);
+    net.notify_crashed([6], 4);
+    net.notify_crashed([6], 5);
     net.deliver_all();
     assert!(net.nodes[0].ready());
     net.sent.clear();
     net.crash(6);
-    net.tell_crash([0], 6);
+    net.notify_crashed([0], 6);
     assert_eq!(net.sent("tree"), [], "everybody has it");
 }
 
@@ -233,17 +233,17 @@ fn d5_one_ack_answers_all_parents() {
         }
         net.crash(8);
         net.crash(13);
-        net.tell_crash([9], 13); // So p12 is now the first of c(9,3) = 13, 12, 15, 14.
-        net.tell_crash([0, 9], 8); // And p9 the first of c(0,4).
+        net.notify_crashed([9], 13); // So p12 is now the first of c(9,3) = 13, 12, 15, 14.
+        net.notify_crashed([0, 9], 8); // And p9 the first of c(0,4).
         for (from, to) in [(0, 9), (9, 12), (12, 14)] {
             net.deliver(from, to);
         }
         net.deliver_all();
         for dead in [8, 13] {
-            net.tell_crash(net.living(), dead);
+            net.notify_crashed(net.live(), dead);
         }
         net.deliver_all();
-        for living in net.living().into_iter().filter(|&node| node != 0) {
+        for living in net.live().into_iter().filter(|&node| node != 0) {
             assert_eq!(net.nodes[living as usize].delivered.len(), 1, "p{living}");
         }
         net.nodes[0].ready()
@@ -264,7 +264,7 @@ fn d7_the_same_request_by_another_route_is_not_new() {
             net.deliver(from, to);
         }
         net.crash(2);
-        net.tell_crash([0, 1, 3], 2);
+        net.notify_crashed([0, 1, 3], 2);
         net.deliver_all();
         let copies = copies(&net, 3, Stamp { clock: 1, node: NodeId(0) });
         assert_eq!(net.sent("ack").iter().filter(|pair| pair.0 == 3).count(), copies);
@@ -289,7 +289,7 @@ fn d7_another_request_by_the_same_route_is_not_lost() {
             net.deliver(from, to);
         }
         net.crash(14);
-        net.tell_crash(net.living(), 14);
+        net.notify_crashed(net.live(), 14);
         net.deliver_all();
         [0, 8].map(|root| net.nodes[root].ready())
     }
@@ -307,7 +307,7 @@ fn d8_an_old_request_is_not_new() {
         net.acquire(0);
         net.deliver(0, 2);
         net.crash(2);
-        net.tell_crash([0, 1, 3], 2);
+        net.notify_crashed([0, 1, 3], 2);
         for (from, to) in [(0, 1), (1, 0), (0, 3), (3, 0)] {
             net.deliver(from, to);
         }
@@ -342,7 +342,7 @@ fn broadcasts_end<S: Broadcast>(
     order: &[Index],
 ) -> Result<(), TestCaseError> {
     let mut net = stations::<S>(n);
-    let all: Vec<u32> = net.living();
+    let all: Vec<u32> = net.live();
     let mut sources: Vec<u32> = sources.iter().map(|source| *source.get(&all)).collect();
     let mut doomed: Vec<u32> = doomed.iter().map(|node| *node.get(&all)).collect();
     doomed.sort();
@@ -374,7 +374,7 @@ fn broadcasts_end<S: Broadcast>(
                 doomed.retain(|&other| other != node);
                 sources.retain(|&source| source != node);
                 unheard.retain(|&(at, _)| at != node);
-                unheard.extend(net.living().into_iter().map(|at| (at, node)));
+                unheard.extend(net.live().into_iter().map(|at| (at, node)));
                 // What it sent last may never have left.
                 net.keep_sent(node, |sent| {
                     order.next().map_or(sent, |choice| choice.index(sent + 1))
@@ -382,12 +382,12 @@ fn broadcasts_end<S: Broadcast>(
             }
             Step::Hear(at, of) => {
                 unheard.retain(|&news| news != (at, of));
-                net.tell_crash([at], of);
+                net.notify_crashed([at], of);
             }
         }
     }
     prop_assert!(sources.is_empty(), "{sources:?} wait for ever");
-    let living = net.living();
+    let living = net.live();
     for request in started {
         let source = request.node.0;
         let alive = living.contains(&source);

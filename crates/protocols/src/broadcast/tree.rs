@@ -1,18 +1,19 @@
 //! The hierarchical best-effort broadcast of vcube-2018 (Algorithm 6.1 over the trees of Algorithm
 //! 5.1).
 //!
-//! The source sends TREE to the first live process of each of its clusters; whoever gets TREE from
-//! its cluster `s` sends it on to the first live process of each of its own clusters below `s`, and
-//! sends ACK back when all of these have acknowledged (a leaf at once). When a process learns that
-//! one it waits for has crashed, it sends TREE to the next live process of that cluster instead.
-//! The source starts its next broadcast only after all ACKs of the last one (line 5).
+//! The source sends TREE to the first live process of each of its clusters. A process that receives
+//! TREE from its cluster `s` forwards it to the first live process of each of its own clusters
+//! below `s`, and sends ACK back when all of these have acknowledged (a leaf at once). A process
+//! that learns of the crash of one whose ACK it awaits sends TREE to the next live process of that
+//! cluster instead. The source starts its next broadcast only after all ACKs of the last one (line
+//! 5).
 //!
-//! Invariant: whoever sent TREE for m into a cluster awaits an ACK from it, for the parent it had m
-//! from, until the cluster's first live process acknowledges or nobody is alive there. So a
-//! broadcast from a live source reaches every live process.
+//! Invariant: a process that sent TREE for m into a cluster awaits an ACK from it, on behalf of the
+//! parent that had sent it m, until the first live process of the cluster acknowledges or none is
+//! alive there. So a broadcast from a live source reaches every live process.
 //!
-//! Cost: n-1 TREE and n-1 ACK; log2 n delays down, log2 n back up. State: one clock for each source
-//! heard of, and the ACKs waited for.
+//! Cost: n-1 TREE and n-1 ACK; log2 n delays down, log2 n back up. State: one clock for each known
+//! source, and the awaited ACKs.
 //!
 //! Deviations from the paper: D1 (new means a greater clock, not the next one), D5 (an ACK clears
 //! every parent that waits for it). A process sends to its largest cluster first, which the text
@@ -37,17 +38,17 @@ pub enum TreeMessage {
         /// The source's clock and the source.
         request: Stamp,
     },
-    /// Everybody below me has that request. Nobody answers.
+    /// The whole branch of the sender has that request. There is no answer.
     Ack {
-        /// Which request.
+        /// The request.
         request: Stamp,
     },
 }
 
 kgate_core::kinds!(TreeMessage { Tree => "tree", Ack => "ack" });
 
-/// A branch of a broadcast that this process is in charge of, for one parent; of one's own
-/// broadcast, oneself.
+/// A branch of a broadcast for which this process is responsible, on behalf of one parent; for its
+/// own broadcast, the parent is the process itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Branch {
     source: NodeId,
@@ -79,9 +80,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Where `source` stands, or should stand, among the sources heard of. Where everybody has been
-    /// heard of, that is at its own number or, since a process does not hear of itself, just
-    /// before.
+    /// The place of `source` among the known sources. Once all sources are known, it is its own
+    /// number or, since a process does not receive its own requests, the one before.
     #[inline]
     fn place_of(&self, source: NodeId) -> Result<usize, usize> {
         let guess = source.index();
@@ -139,7 +139,7 @@ impl Tree {
         send: &mut Sink<'_, TreeMessage>,
     ) {
         if !at.members.contains(from) {
-            return; // Its cluster has been handed to another, whose ACK counts.
+            return; // Its cluster has been reassigned to another process, whose ACK counts.
         }
         let cluster = bit(cluster_of(at.me, from));
         let mut next = Some(Branch::new(request, NodeId(0)));
@@ -232,8 +232,8 @@ impl Broadcast for Tree {
         Some(request)
     }
 
-    /// Lines 16-17 and 22-31: a TREE that was seen before is passed on too, since it may have come
-    /// to replace a process that crashed before it did.
+    /// Lines 16-17 and 22-31: a TREE that was seen before is forwarded too, since it may replace
+    /// the one of a process that crashed before it did.
     fn relay(
         &mut self,
         at: Place<'_>,
@@ -259,7 +259,7 @@ impl Broadcast for Tree {
     /// Lines 32-43.
     fn crashed(&mut self, at: Place<'_>, node: NodeId, send: &mut Sink<'_, TreeMessage>) {
         let s = cluster_of(at.me, node);
-        // Whether the dead one was the child in its cluster: nobody else of it was.
+        // Whether the crashed process was the child in its cluster; no other process of it was.
         let was_child = first_member(at.me, s, Order::VCube, &at.members.with(node)) == Some(node);
         let next = first_member(at.me, s, Order::VCube, &at.members);
         let pending: Vec<(Branch, Clusters)> = self.pending.iter().collect();

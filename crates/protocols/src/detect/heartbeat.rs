@@ -1,12 +1,13 @@
-//! All-to-all heartbeats: the detector of `bas` (Bouillaguet, Arantes and Sens 2008 assume one;
-//! this is ours).
+//! All-to-all heartbeats: the detector of `bas` (Bouillaguet, Arantes and Sens 2008 assume a
+//! detector; this one is kgate's own).
 //!
-//! Every `interval` a process tells everybody that it is alive, and looks who was silent since the
-//! last time. A silent one has `timeout` more to be heard; then it is suspected. Two heartbeats of
-//! a live process arrive at most `interval` plus one delay apart, so with `timeout` of two delays
-//! nobody is suspected wrongly, whatever the phases of the processes.
+//! Every `interval` a process sends a heartbeat to all others and determines which of them have
+//! been silent since the last one. A silent process has another `timeout` to be heard from; then it
+//! is suspected. Two heartbeats of a live process arrive at most `interval` plus one delay apart,
+//! so with a `timeout` of two delays no process is suspected wrongly, whatever the phases of the
+//! processes.
 //!
-//! Cost: n(n-1) messages an interval; a crash is noticed within 2 `interval` + `timeout` + one
+//! Cost: n(n-1) messages per interval; a crash is detected within 2 `interval` + `timeout` + one
 //! delay. State: 2n bits.
 
 use alloc::vec::Vec;
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::{in_time, known, no_mutex};
 use crate::collections::NodeList;
 
-/// "I live." Nobody answers.
+/// I-AM-ALIVE. There is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Beat;
 
@@ -35,12 +36,12 @@ impl Message for Beat {
     }
 }
 
-/// The timers of [`Heartbeat`]. Nobody disarms them.
+/// The timers of [`Heartbeat`]. They are never disarmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeartbeatTimer {
-    /// Every interval: send a heartbeat, see who was silent.
+    /// Every interval: send a heartbeat and find the silent processes.
     Beat,
-    /// A timeout after a `Beat` that found somebody silent: suspect who still is.
+    /// A timeout after a `Beat` that found a silent process: suspect those that are still silent.
     Check,
 }
 
@@ -51,10 +52,10 @@ pub struct Heartbeat {
     nodes: u32,
     interval: Span,
     timeout: Span,
-    /// Heard since the last `Beat`.
+    /// Heard from since the last `Beat`.
     heard: FixedBitSet,
-    /// Silent in the interval before, and since; to be suspected at `Check`. Empty unless `Check`
-    /// is armed.
+    /// Silent in the interval before, and since; suspected at `Check`. Empty unless `Check` is
+    /// armed.
     silent: FixedBitSet,
     checking: bool,
     crashed: NodeList,
@@ -65,7 +66,7 @@ impl Heartbeat {
         out.send_to(To::All, Beat);
         out.arm(HeartbeatTimer::Beat, self.interval);
         if self.checking {
-            return; // The interval is shorter than the timeout: one look at a time.
+            return; // The interval is shorter than the timeout: one check at a time.
         }
         self.silent.clone_from(&self.heard);
         self.silent.toggle_range(..);
@@ -101,7 +102,7 @@ impl Protocol for Heartbeat {
     fn start(setup: &Setup, _restored: Option<Never>, out: &mut Outbox<Self>) -> Self {
         let mut heard = FixedBitSet::with_capacity(setup.nodes as usize);
         let silent = heard.clone();
-        heard.insert_range(..); // Nobody is late before the first interval is over.
+        heard.insert_range(..); // No process is late before the first interval is over.
         out.arm(HeartbeatTimer::Beat, Span::ZERO);
         Self {
             me: setup.me,

@@ -2,17 +2,17 @@
 //! robust-2012).
 //!
 //! Every `interval` a process tests its clusters `C(i,1) .. C(i,log2 n)`, one after the other. In
-//! each it tests the processes in order until one answers; that one's answer tells whom it holds
-//! for crashed in the same cluster, and the next cluster's turn comes. A process known to be
-//! crashed is tested again each time (robust-2012's published totals say so: 5100 tests and 2348
-//! answers come out exactly).
+//! each it tests the processes in order until one answers; the answer names the processes of the
+//! same cluster that the tested process considers crashed, and the next cluster follows. A process
+//! known to be crashed is tested again each time (robust-2012's published totals say so: 5100 tests
+//! and 2348 answers come out exactly).
 //!
-//! Cost: n log2 n tests an interval without faults; up to n-1 tests by one process when all others
-//! are dead. Everybody knows of a crash within log2(n)^2 rounds. State: the crashed, and the place
-//! in the round.
+//! Cost: n log2 n tests per interval without faults; up to n-1 tests by one process when all others
+//! have crashed. Every process knows of a crash within log2(n)^2 rounds. State: the crashed
+//! processes, and the place in the round.
 //!
-//! Deviations: a round takes one timeout for each dead process that it meets; an interval that
-//! begins while a round is under way begins no other, which the paper leaves open.
+//! Deviations: a round takes one timeout for each crashed process that it meets; an interval that
+//! begins while a round is in progress starts no other, which the paper leaves open.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -35,11 +35,12 @@ pub enum HiAdsdMessage {
         /// The tester's count of tests.
         number: u32,
     },
-    /// I-AM-ALIVE, and whom I hold for crashed in the cluster that you and I see each other in.
+    /// I-AM-ALIVE, with the processes that the sender considers crashed in the cluster in which it
+    /// and the receiver see each other.
     TestReply {
         /// The number of the test that this answers.
         number: u32,
-        /// The crashed of the cluster; most often nobody.
+        /// The crashed processes of the cluster; most often none.
         crashed: Option<Box<[NodeId]>>,
     },
 }
@@ -49,13 +50,13 @@ kgate_core::kinds!(HiAdsdMessage { Test => "test", TestReply => "test_reply" });
 /// The timers of [`HiAdsd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HiAdsdTimer {
-    /// Every interval: begin a round of tests. Nobody disarms it.
+    /// Every interval: begin a round of tests. Never disarmed.
     Round,
-    /// A test has gone unanswered for the timeout. Its answer disarms it.
+    /// A test has not been answered within the timeout. Its answer disarms the timer.
     Timeout,
 }
 
-/// A round under way: which cluster, how far, and who is being tested.
+/// A round in progress: the cluster, the place in it, and the process under test.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Round {
     cluster: u32,
@@ -79,7 +80,7 @@ impl HiAdsd {
     fn on_round(&mut self, out: &mut Outbox<Self>) {
         out.arm(HiAdsdTimer::Round, self.interval);
         if self.round.is_none() {
-            self.test_cluster(1, out); // Otherwise the last round is still under way, and this one is skipped.
+            self.test_cluster(1, out); // Otherwise the last round is still in progress, and this one is skipped.
         }
     }
 
@@ -107,8 +108,8 @@ impl HiAdsd {
 
     fn on_test(&mut self, from: NodeId, number: u32, out: &mut Outbox<Self>) {
         let cluster = cluster_of(self.me, from);
-        // The tester sees us in its cluster of the same number, which is our own block of
-        // 2^(cluster-1) places.
+        // The tester sees this process in its cluster of the same number, which is this process's
+        // own block of 2^(cluster-1) places.
         let same_block = |node: NodeId| (node.0 ^ self.me.0) >> (cluster - 1) == 0;
         let crashed: Vec<NodeId> = self.crashed.iter().filter(|&node| same_block(node)).collect();
         let crashed = (!crashed.is_empty()).then(|| crashed.into_boxed_slice());

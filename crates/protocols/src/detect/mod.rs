@@ -1,10 +1,10 @@
-//! Failure detectors: who has crashed?
+//! Failure detectors.
 //!
-//! A detector is a [`Protocol`](kgate_core::Protocol) of its own that never grants anything; it
-//! tells `Notice::Suspected`, and the driver hands that on to the mutexes of its node as
-//! `Input::Crashed`. All three are perfect in a synchronous system, as the papers demand: where an
-//! answer takes at most `detect_timeout`, nobody who is alive is ever suspected, and whoever
-//! crashes is suspected by everybody in the end.
+//! A detector is a [`Protocol`](kgate_core::Protocol) that never grants anything. It emits
+//! `Notice::Suspected`, and the driver passes that to the mutexes of its node as `Input::Crashed`.
+//! All three are perfect in a synchronous system, as the papers demand: where an answer takes at
+//! most `detect_timeout`, no live process is ever suspected, and every crashed process is
+//! eventually suspected by all live ones.
 
 mod heartbeat;
 mod hi_adsd;
@@ -14,7 +14,7 @@ mod vcube;
 pub use heartbeat::{Beat, Heartbeat, HeartbeatTimer};
 pub use hi_adsd::{HiAdsd, HiAdsdMessage, HiAdsdTimer};
 pub use none::NoDetector;
-pub use vcube::{News, VCube, VCubeMessage, VCubeTimer};
+pub use vcube::{Change, VCube, VCubeMessage, VCubeTimer};
 
 use kgate_core::{NodeId, Refusal, Span};
 
@@ -28,8 +28,8 @@ fn no_mutex(protocol: &'static str) -> Result<(), Refusal> {
     Err(Refusal::Unsupported { protocol, what: "clients: it is a detector" })
 }
 
-/// An answer that takes exactly the timeout is in time, in whatever order a driver hands over what
-/// happens at one instant.
+/// An answer that takes exactly the timeout is in time, in whatever order a driver delivers
+/// simultaneous events.
 fn in_time(timeout: Span) -> Span {
     timeout + Span(1)
 }

@@ -1,10 +1,10 @@
-//! No detector at all: `raymond`, and every system whose driver knows of crashes by itself.
+//! No detector: for `raymond`, and for every protocol whose driver knows of crashes by itself.
 
 use kgate_core::{InputOf, Never, Observation, Outbox, Protocol, Refusal, Setup, Suspend, Time};
 
 use super::no_mutex;
 
-/// Says nothing, suspects nobody, takes no memory.
+/// Sends nothing, suspects no process, takes no memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NoDetector;
 

@@ -72,7 +72,7 @@ impl Run {
             net.crash(node);
         }
         net.run_until(net.now + latency);
-        for (time, at, notice) in &net.told {
+        for (time, at, notice) in &net.notices {
             let has_crashed = |&(crash, of): &(Time, u32)| {
                 crash <= *time
                     && *notice
@@ -81,13 +81,15 @@ impl Run {
             prop_assert!(self.crashes.iter().any(has_crashed), "{at} at {time}: {notice:?}");
         }
         for &(crash, of) in &self.crashes {
-            for at in net.living() {
-                let news = (
+            for at in net.live() {
+                let changes = (
                     NodeId(at),
                     Notice::Suspected { node: NodeId(of), incarnation: Incarnation(0) },
                 );
-                let told =
-                    net.told.iter().filter(|(_, at, notice)| (*at, notice) == (news.0, &news.1));
+                let told = net
+                    .notices
+                    .iter()
+                    .filter(|(_, at, notice)| (*at, notice) == (changes.0, &changes.1));
                 let times: Vec<Time> = told.map(|entry| entry.0).collect();
                 let in_time = times.len() == 1 && times[0] <= crash + latency;
                 prop_assert!(in_time, "p{of} crashed at {crash}, p{at} heard of it at {times:?}");
@@ -145,7 +147,7 @@ proptest! {
             net.run_until(end);
             let tests = net.sent("test").len();
             prop_assert!(tests <= most, "{tests} tests in round {round}");
-            prop_assert!(tests == most || net.living().len() < run.nodes as usize);
+            prop_assert!(tests == most || net.live().len() < run.nodes as usize);
         }
     }
 }
@@ -182,9 +184,9 @@ fn refusals_change_nothing() {
         refuses_clients(net);
     }
     let net = in_a_round::<VCube>();
-    let reply = |news: &[(u32, u32)]| {
-        let news = news.iter().map(|&(node, timestamp)| (NodeId(node), timestamp)).collect();
-        VCubeMessage::TestReply { round: 1, known: 1, news: Some(news) }
+    let reply = |changes: &[(u32, u32)]| {
+        let changes = changes.iter().map(|&(node, timestamp)| (NodeId(node), timestamp)).collect();
+        VCubeMessage::TestReply { round: 1, known: 1, changes: Some(changes) }
     };
     check(&net, &reply(&[(3, 1)]), &[reply(&[(4, 1)]), reply(&[(3, 1), (u32::MAX, 1)])]);
 
@@ -205,8 +207,8 @@ fn refusals_change_nothing() {
 fn only_awaited_answers_count() {
     let (one, two, three) = (NodeId(1), NodeId(2), NodeId(3));
     let reply = |round, about| {
-        let news = Some([(NodeId(about), 1)].into());
-        VCubeMessage::TestReply { round, known: 1, news }
+        let changes = Some([(NodeId(about), 1)].into());
+        VCubeMessage::TestReply { round, known: 1, changes }
     };
     let mut net = in_a_round::<VCube>(); // p0 has asked p1 and p2.
     let before = net.nodes[0].clone();
@@ -215,10 +217,10 @@ fn only_awaited_answers_count() {
         assert_eq!(net.nodes[0], before, "round {round} from {from}");
     }
     net.input(0, Input::Deliver { from: one, message: reply(1, 0) }).unwrap();
-    assert_eq!(net.told, [], "p0 does not suspect itself");
+    assert_eq!(net.notices, [], "p0 does not suspect itself");
     net.input(0, Input::Deliver { from: two, message: reply(1, 3) }).unwrap();
     assert_eq!(
-        net.told,
+        net.notices,
         [(Time::ZERO, NodeId(0), Notice::Suspected { node: three, incarnation: Incarnation(0) })]
     );
 
@@ -233,10 +235,10 @@ fn only_awaited_answers_count() {
         assert_eq!(net.nodes[0], before, "test {number} from {from}");
     }
     net.input(0, Input::Deliver { from: one, message: reply(1, 0) }).unwrap();
-    assert_eq!(net.told, [], "p0 does not suspect itself");
+    assert_eq!(net.notices, [], "p0 does not suspect itself");
     net.input(0, Input::Deliver { from: two, message: reply(2, 3) }).unwrap();
     assert_eq!(
-        net.told,
+        net.notices,
         [(Time::ZERO, NodeId(0), Notice::Suspected { node: three, incarnation: Incarnation(0) })]
     );
 }

@@ -1,16 +1,17 @@
 //! The VCube detector (vcube-2018 section 4).
 //!
-//! Every `interval` a process tests those in whose clusters it is the first fault-free one
-//! ([`tests_of`](crate::topology::tests_of)), all of them at once. Whoever does not answer within
-//! `timeout` has crashed. An answer carries *any* news that the tested process has, not only of one
-//! cluster: for each process a timestamp counts its events, even while it is alive and odd while it
-//! is down, and the greater timestamp is the newer one. Only news since the tester's last visit are
-//! sent.
+//! Every `interval` a process tests all processes in whose clusters it is the first fault-free one
+//! ([`tests_of`](crate::topology::tests_of)), all at once. A process that does not answer within
+//! `timeout` has crashed. An answer carries *every* change that the tested process knows of, not
+//! only those of one cluster: for each process a timestamp counts its events, even while it is
+//! alive and odd while it is down, and the greater timestamp is the newer one. Only changes since
+//! the tester's last visit are sent.
 //!
-//! Cost: n log2 n tests an interval, with any number of faults; everybody knows of a crash within
-//! log2(n)^2 intervals. State: the non-zero timestamps, and how much of whose news is known.
+//! Cost: n log2 n tests per interval, with any number of faults; every process knows of a crash
+//! within log2(n)^2 intervals. State: the non-zero timestamps, and for each tested process the
+//! number of its changes already known.
 //!
-//! Deviations: the paper takes one cluster an interval and starts again after log2 n of them; here
+//! Deviations: the paper takes one cluster per interval and starts again after log2 n of them; here
 //! an interval takes all clusters, as its reference (Duarte, Bona and Ruoso 2014) has it. Processes
 //! known to be crashed are not tested again, since a crash is permanent in this paper.
 
@@ -27,27 +28,27 @@ use super::{in_time, known, no_mutex};
 use crate::collections::{NodeList, SortedMap};
 use crate::topology::{Members, tests_of};
 
-/// One piece of news: the events of a process, as counted by its timestamp.
-pub type News = (NodeId, u32);
+/// One change: the events of a process, as counted by its timestamp.
+pub type Change = (NodeId, u32);
 
 /// The messages of [`VCube`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum VCubeMessage {
-    /// Do you live, and what is new? Answered by `TestReply` of the same round.
+    /// Are you alive, and what has changed? Answered by `TestReply` of the same round.
     Test {
         /// The tester's round.
         round: u32,
-        /// How much of your news the tester has already.
+        /// The number of the receiver's changes that the tester already has.
         known: u32,
     },
-    /// I live, and this is new to you.
+    /// The sender is alive; these changes are new to the tester.
     TestReply {
         /// The round of the test that this answers.
         round: u32,
-        /// How much of my news you have after these.
+        /// The number of the sender's changes that the tester has after these.
         known: u32,
-        /// Most often nothing.
-        news: Option<Box<[News]>>,
+        /// The changes; most often none.
+        changes: Option<Box<[Change]>>,
     },
 }
 
@@ -56,9 +57,10 @@ kgate_core::kinds!(VCubeMessage { Test => "test", TestReply => "test_reply" });
 /// The timers of [`VCube`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VCubeTimer {
-    /// Every interval: begin a round of tests. Nobody disarms it.
+    /// Every interval: begin a round of tests. Never disarmed.
     Round,
-    /// A timeout after a round began: who has not answered is down. The last answer disarms it.
+    /// A timeout after a round began: the processes that have not answered are down. The last
+    /// answer disarms it.
     Timeout,
 }
 
@@ -70,14 +72,14 @@ pub struct VCube {
     interval: Span,
     timeout: Span,
     round: u32,
-    /// Tested in this round and not yet heard.
+    /// Tested in this round without an answer so far.
     awaited: NodeList,
     /// The timestamps that are not zero.
     timestamps: SortedMap<NodeId, u32>,
     crashed: NodeList,
-    /// All news, in the order in which this process learnt them: what testers ask for.
-    news: Vec<News>,
-    /// How much of a tested process's news this process has.
+    /// All changes, in the order in which this process learnt them: testers read this list.
+    changes: Vec<Change>,
+    /// The number of changes that this process has from each tested process.
     known: SortedMap<NodeId, u32>,
 }
 
@@ -99,11 +101,11 @@ impl VCube {
     }
 
     fn on_test(&mut self, from: NodeId, round: u32, known: u32, out: &mut Outbox<Self>) {
-        let news = self.news.get(known as usize..).unwrap_or_default();
+        let changes = self.changes.get(known as usize..).unwrap_or_default();
         let reply = VCubeMessage::TestReply {
             round,
-            known: u32::try_from(self.news.len()).expect("fewer news than 2^32"),
-            news: (!news.is_empty()).then(|| news.into()),
+            known: u32::try_from(self.changes.len()).expect("fewer changes than 2^32"),
+            changes: (!changes.is_empty()).then(|| changes.into()),
         };
         out.send(from, reply);
     }
@@ -113,7 +115,7 @@ impl VCube {
         from: NodeId,
         round: u32,
         known: u32,
-        news: &[News],
+        changes: &[Change],
         out: &mut Outbox<Self>,
     ) {
         if round != self.round || !self.awaited.remove(from) {
@@ -122,7 +124,7 @@ impl VCube {
         if known > 0 {
             self.known.insert(from, known);
         }
-        for &(node, timestamp) in news {
+        for &(node, timestamp) in changes {
             self.learn(node, timestamp, out);
         }
         if self.awaited.is_empty() {
@@ -146,7 +148,7 @@ impl VCube {
             return;
         }
         self.timestamps.insert(node, timestamp);
-        self.news.push((node, timestamp));
+        self.changes.push((node, timestamp));
         if timestamp.is_multiple_of(2) {
             self.crashed.remove(node);
         } else if self.crashed.insert(node) {
@@ -172,7 +174,7 @@ impl Protocol for VCube {
             awaited: NodeList::default(),
             timestamps: SortedMap::default(),
             crashed: NodeList::default(),
-            news: Vec::new(),
+            changes: Vec::new(),
             known: SortedMap::default(),
         }
     }
@@ -188,14 +190,14 @@ impl Protocol for VCube {
                 known(self.me, self.nodes, from)?;
                 match message {
                     VCubeMessage::Test { round, known } => self.on_test(from, round, known, out),
-                    VCubeMessage::TestReply { round, known, news } => {
-                        let news = news.as_deref().unwrap_or_default();
-                        if news.iter().any(|(node, _)| node.0 >= self.nodes) {
+                    VCubeMessage::TestReply { round, known, changes } => {
+                        let changes = changes.as_deref().unwrap_or_default();
+                        if changes.iter().any(|(node, _)| node.0 >= self.nodes) {
                             return Err(Refusal::Malformed(
                                 "a test reply names a process that does not exist",
                             ));
                         }
-                        self.on_reply(from, round, known, news, out);
+                        self.on_reply(from, round, known, changes, out);
                     }
                 }
                 Ok(())

@@ -81,7 +81,7 @@ fn raymond_degrades_with_every_crash() {
     assert_eq!(net.inside(), [0]);
     let mut told = mutex::<Direct>(8, 5);
     told.nodes.clone_from(&net.nodes);
-    (4..8).for_each(|node| told.tell_crash([1], node));
+    (4..8).for_each(|node| told.notify_crashed([1], node));
     assert_eq!(told.inside(), [0, 1]);
     net.release(0);
     net.deliver_all();
@@ -96,7 +96,7 @@ fn enters_with_n_f_k_permissions() {
         let mut net = mutex::<S>(n, k);
         for dead in n - f..n {
             net.crash(dead);
-            net.tell_crash(net.living(), dead);
+            net.notify_crashed(net.live(), dead);
         }
         net.acquire(0);
         let mut replies = 0;
@@ -208,7 +208,7 @@ fn d3_a_crash_takes_back_only_what_was_given() {
         net.release(0);
         net.acquire(0);
         net.crash(1);
-        net.tell_crash([0, 2, 3], 1);
+        net.notify_crashed([0, 2, 3], 1);
         net.deliver_all();
         net.inside()
     }
@@ -229,7 +229,7 @@ fn d4_the_permission_of_the_dead_goes_first() {
         net.deliver_all();
         assert_eq!(net.inside(), [0]);
         net.crash(1);
-        net.tell_crash([0, 2], 1);
+        net.notify_crashed([0, 2], 1);
         net.deliver_all();
         net.inside()
     }
@@ -267,7 +267,7 @@ fn d7_d8_an_old_request_draws_no_permission() {
         net.deliver(0, 1);
         net.deliver(0, 2); // p2 passes (1, p0) on to p3 and crashes; its TREE is on its way for long.
         net.crash(2);
-        net.tell_crash([0, 1, 3], 2);
+        net.notify_crashed([0, 1, 3], 2);
         net.deliver(0, 3); // So p0 sends it again.
         deliver_channels(&mut net, &[(1, 0), (3, 0)]);
         net.release(0);
@@ -342,7 +342,7 @@ fn the_dead_keep_nobody_out() {
         for dead in 0..6 {
             assert_eq!(net.inside(), (dead..7).take(2).collect::<Vec<_>>());
             net.crash(dead);
-            net.tell_crash(net.living(), dead);
+            net.notify_crashed(net.live(), dead);
             net.deliver_all();
         }
         assert_eq!(net.inside(), [6]);
@@ -361,7 +361,7 @@ fn the_dead_are_not_answered() {
     net.acquire(1);
     net.deliver_all();
     net.crash(1);
-    net.tell_crash([0, 2], 1);
+    net.notify_crashed([0, 2], 1);
     net.sent.clear();
     net.release(0);
     assert_eq!(net.sent("reply"), []);
@@ -476,7 +476,7 @@ fn safe_and_live<S: Broadcast>(
     order: &[Index],
 ) -> Result<(), TestCaseError> {
     let mut net = mutex::<S>(n, k);
-    let all = net.living();
+    let all = net.live();
     let mut clients: Vec<u32> = clients.iter().map(|client| *client.get(&all)).collect();
     let mut doomed: Vec<u32> = doomed.iter().map(|node| *node.get(&all)).collect();
     let mut unheard = Vec::new();
@@ -484,7 +484,7 @@ fn safe_and_live<S: Broadcast>(
     loop {
         let mut steps: Vec<Step> = (0..net.flights.len()).map(Step::Arrive).collect();
         steps.extend(unheard.iter().map(|&(at, of)| Step::Hear(at, of)));
-        for node in net.living() {
+        for node in net.live() {
             match phase_of(&net, node) {
                 Phase::Idle if clients.contains(&node) => steps.push(Step::Client(node)),
                 Phase::Holding => steps.push(Step::Client(node)),
@@ -510,7 +510,7 @@ fn safe_and_live<S: Broadcast>(
                 net.crash(node);
                 doomed.retain(|&other| other != node);
                 unheard.retain(|&(at, _)| at != node);
-                unheard.extend(net.living().into_iter().map(|at| (at, node)));
+                unheard.extend(net.live().into_iter().map(|at| (at, node)));
                 // What it sent last may never have left.
                 net.keep_sent(node, |sent| {
                     order.next().map_or(sent, |choice| choice.index(sent + 1))
@@ -518,12 +518,12 @@ fn safe_and_live<S: Broadcast>(
             }
             Step::Hear(at, of) => {
                 unheard.retain(|&news| news != (at, of));
-                net.tell_crash([at], of);
+                net.notify_crashed([at], of);
             }
         }
         prop_assert!(net.inside().len() <= k as usize, "{:?} are inside", net.inside());
     }
-    for node in net.living() {
+    for node in net.live() {
         prop_assert_eq!(phase_of(&net, node), Phase::Idle, "p{} waits for ever", node);
     }
     Ok(())

@@ -50,7 +50,7 @@ fn defects(nodes: u32, k: u32, slots: SlotOptions, switches: Defects) -> Net<Slo
 
 /// What one process has granted, ever.
 fn grants<P: Protocol>(net: &Net<P>, of: u32) -> Vec<(GrantId, Vec<u32>, Fence)> {
-    let granted = net.told.iter().filter_map(|(_, node, notice)| match notice {
+    let granted = net.notices.iter().filter_map(|(_, node, notice)| match notice {
         Notice::Granted { grant, slots: Some(slots), fence: Some(fence) } if node.0 == of => {
             Some((*grant, slots.to_vec(), *fence))
         }
@@ -91,7 +91,7 @@ fn enter(net: &mut Net<Slots>, at: u32, weight: u32, slots: &[u32]) {
 /// P5: nobody that is alive waits or relays anything, or owes anything but news of slots that it
 /// keeps.
 fn nothing_is_left(net: &Net<Slots>) {
-    for node in net.living() {
+    for node in net.live() {
         let shown = net.nodes[node as usize].observe();
         assert_eq!(shown.stamp, None, "p{node} waits");
         let owing = if shown.slots.is_empty() { shown.owing.as_slice() } else { &[] };

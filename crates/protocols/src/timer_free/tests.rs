@@ -22,7 +22,7 @@ fn ids(nodes: &[u32]) -> NodeList {
 
 /// Who told whose crash, in this order.
 fn suspicions(net: &Mutex) -> Vec<(u32, u32)> {
-    let told = net.told.iter().filter_map(|(_, at, notice)| match notice {
+    let told = net.notices.iter().filter_map(|(_, at, notice)| match notice {
         Notice::Suspected { node, .. } => Some((at.0, node.0)),
         Notice::Asked | Notice::Granted { .. } | Notice::Lost { .. } | Notice::TooLarge { .. } => {
             None
@@ -139,7 +139,7 @@ fn the_permission_of_the_dead_goes_first() {
     }
     assert_eq!(net.nodes[2].observe().lacking, [NodeId(0), NodeId(1)]);
     net.crash(3);
-    net.tell_crash([4], 3);
+    net.notify_crashed([4], 3);
     assert_eq!(suspicions(&net), [], "the driver knows it already");
     net.acquire(4);
     net.deliver_all();
@@ -163,7 +163,7 @@ fn news_of_a_crash_lets_in() {
             net.deliver_all();
         }
         net.crash(1);
-        net.tell_crash([3], 1);
+        net.notify_crashed([3], 1);
         assert_eq!(net.inside(), [0]);
         tell(&mut net);
         net.inside()
@@ -176,7 +176,7 @@ fn news_of_a_crash_lets_in() {
         net.input(3, Input::Expire(TimerFreeTimer::Refresh)).unwrap();
         net.deliver(3, 2);
     });
-    let driver = inside(|net| net.tell_crash([2], 1));
+    let driver = inside(|net| net.notify_crashed([2], 1));
     assert_eq!([request, query, driver], [[0, 2]; 3]);
 }
 
@@ -440,7 +440,7 @@ fn idle_is_small() {
     net.crash(5);
     pass(&mut net, 0);
     assert!(net.nodes[0].round.is_some(), "p5 may still answer");
-    net.tell_crash([0], 5);
+    net.notify_crashed([0], 5);
     assert!(net.nodes[0].round.is_none());
 }
 

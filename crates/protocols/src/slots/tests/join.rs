@@ -18,7 +18,7 @@ fn two_rounds_and_then_it_asks() {
     enter(&mut net, 0, 1, &[0]);
     let (_, before) = last(&net, 0);
     net.crash(1);
-    net.tell_gone([0, 2], 1, 0);
+    net.notify_gone([0, 2], 1, 0);
     net.sent.clear();
     net.return_in(1, 1);
     acquire(&mut net, 1, 1);
@@ -59,8 +59,8 @@ fn a_joiner_does_not_wait_for_the_dead() {
     acquire(&mut net, 1, 1);
     net.deliver_all();
     assert!(net.sent("request").is_empty());
-    net.tell_gone([0, 1], 2, 0);
-    net.tell_gone([0], 1, 0);
+    net.notify_gone([0, 1], 2, 0);
+    net.notify_gone([0], 1, 0);
     net.deliver_all();
     assert_eq!(net.inside(), [1]);
 }
@@ -71,7 +71,7 @@ fn a_joiner_does_not_wait_for_the_dead() {
 fn a_joiner_answers() {
     let mut net = net(3, 1, options());
     net.crash(1);
-    net.tell_gone([0, 2], 1, 0);
+    net.notify_gone([0, 2], 1, 0);
     net.return_in(1, 1);
     net.deliver(1, 0);
     acquire(&mut net, 0, 1);
@@ -92,7 +92,7 @@ fn a_joiner_answers() {
 fn a_second_copy_of_join_does_not_exempt() {
     let mut net = net(3, 1, options());
     net.crash(1);
-    net.tell_gone([0, 2], 1, 0);
+    net.notify_gone([0, 2], 1, 0);
     net.return_in(1, 1);
     net.deliver_all();
     enter(&mut net, 1, 1, &[0]);
@@ -114,11 +114,11 @@ fn a_second_copy_of_join_does_not_exempt() {
 fn a_late_join_does_not_exempt_who_was_asked() {
     let mut net = net(3, 1, options());
     net.crash(1);
-    net.tell_gone([0, 2], 1, 0);
+    net.notify_gone([0, 2], 1, 0);
     net.return_in(1, 1); // Its JOIN to p0 is slow; p0 crashes meanwhile, so that p1 does not wait for it.
     net.deliver_kind(1, 2, "join");
     net.crash(0);
-    net.tell_gone([1, 2], 0, 0);
+    net.notify_gone([1, 2], 0, 0);
     net.deliver_kind(2, 1, "welcome");
     net.deliver_kind(1, 2, "join");
     net.deliver_kind(2, 1, "welcome");
@@ -153,13 +153,13 @@ fn a_late_join_does_not_exempt_who_was_asked() {
 fn a_new_incarnation_ends_no_round() {
     let mut net = net(2, 1, options());
     net.crash(0);
-    net.tell_gone([1], 0, 0);
+    net.notify_gone([1], 0, 0);
     net.return_in(0, 1);
     net.deliver_all();
     enter(&mut net, 1, 1, &[0]);
     let (_, before) = last(&net, 1);
     net.crash(1);
-    net.tell_gone([0], 1, 0);
+    net.notify_gone([0], 1, 0);
     net.sent.clear();
     net.return_in(1, 1); // It believes that p0 is in its first incarnation.
     acquire(&mut net, 1, 1);
@@ -177,11 +177,11 @@ fn a_new_incarnation_ends_no_round() {
 fn a_new_incarnation_is_seen_in_what_is_passed_on() {
     let mut net = net(3, 1, SlotOptions { dissemination: Dissemination::Tree, ..options() });
     net.crash(2);
-    net.tell_gone([0, 1], 2, 0);
+    net.notify_gone([0, 1], 2, 0);
     net.return_in(2, 1);
     net.deliver_all();
     net.crash(0);
-    net.tell_gone([1, 2], 0, 0);
+    net.notify_gone([1, 2], 0, 0);
     net.return_in(0, 1); // It believes that p2 is in its first incarnation.
     net.deliver(0, 1);
     acquire(&mut net, 2, 1);

@@ -226,11 +226,11 @@ fn a_hand_over_looks_at_the_rest_of_the_batch() {
     assert_eq!(grants(&net, 0)[2].1, [2]);
 
     let mut net = super::net(2, 3, SlotOptions { batch: 3, ..flat() });
-    net.tell_gone([0], 0, 0);
+    net.notify_gone([0], 0, 0);
     acquire(&mut net, 0, 2);
     acquire(&mut net, 0, 2);
     acquire(&mut net, 0, 1);
-    net.tell_joined([0, 1], 0, 1);
+    net.notify_joined([0, 1], 0, 1);
     net.deliver_all();
     let grant = grants(&net, 0)[0].0;
     release(&mut net, 0, grant);

@@ -73,7 +73,7 @@ fn it_outlives_who_decided_it() {
         hand_over(&mut net, 0);
         net.crash(0);
         reserve(&mut net, [1], &[0]);
-        net.tell_gone([1], 0, 0);
+        net.notify_gone([1], 0, 0);
         enter(&mut net, 1, 1, &[1]);
         acquire(&mut net, 1, 1);
         net.deliver_all();
@@ -190,15 +190,15 @@ fn a_new_incarnation_reports_it_too() {
     // members or its own.
     for at in [1, 2] {
         reserve(&mut net, [at], &[0]);
-        net.tell_gone([at], 2, 0);
-        net.tell_joined([at], 2, 1);
+        net.notify_gone([at], 2, 0);
+        net.notify_joined([at], 2, 1);
     }
     acquire(&mut net, 0, 1);
     net.deliver_all();
     assert!(net.inside().is_empty());
     reserve(&mut net, [0], &[0]);
-    net.tell_gone([0], 2, 0);
-    net.tell_joined([0], 2, 1);
+    net.notify_gone([0], 2, 0);
+    net.notify_joined([0], 2, 1);
     net.deliver_all();
     assert!(net.inside().is_empty());
     reserve(&mut net, 0..3, &[]);

@@ -13,7 +13,7 @@ fn resize(net: &mut Net<Slots>, at: impl IntoIterator<Item = u32>, k: u32) {
 }
 
 fn too_large(net: &Net<Slots>, of: u32) -> Vec<(u32, u32)> {
-    let told = net.told.iter().filter_map(|(_, node, notice)| match notice {
+    let told = net.notices.iter().filter_map(|(_, node, notice)| match notice {
         Notice::TooLarge { weight, most } if node.0 == of => Some((*weight, *most)),
         Notice::TooLarge { .. }
         | Notice::Granted { .. }

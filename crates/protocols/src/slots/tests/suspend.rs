@@ -97,11 +97,13 @@ fn one_that_was_evicted_loses_its_grants() {
     super::enter(&mut net, 0, 1, &[0]);
     let (grant, ..) = grants(&net, 0)[0];
     assert!(net.suspend(0, |_| {}));
-    net.tell_gone([1], 0, 0);
+    net.notify_gone([1], 0, 0);
     net.resume(0);
-    net.tell_gone([0], 0, 0);
+    net.notify_gone([0], 0, 0);
     assert!(
-        net.told.iter().any(|(_, node, notice)| node.0 == 0 && *notice == Notice::Lost { grant })
+        net.notices
+            .iter()
+            .any(|(_, node, notice)| node.0 == 0 && *notice == Notice::Lost { grant })
     );
     super::enter(&mut net, 1, 1, &[0]);
     nothing_is_left(&net);

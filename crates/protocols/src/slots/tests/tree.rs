@@ -29,7 +29,7 @@ fn an_inner_node_dies() {
         net.deliver_all();
         assert!(net.inside().is_empty(), "p4 .. p7 have not answered");
         net.sent.clear();
-        net.tell_crash([0, 1, 2, 3, 5, 6, 7], 4);
+        net.notify_crashed([0, 1, 2, 3, 5, 6, 7], 4);
         assert_eq!(net.sent("request"), [(0, 5), (0, 6), (0, 7)]);
         net.deliver_all();
         assert_eq!(net.inside(), [0]);
@@ -45,7 +45,7 @@ fn s13_as_it_was() {
     acquire(&mut net, 0, 1);
     net.crash(4);
     net.deliver_all();
-    net.tell_crash([0, 1, 2, 3, 5, 6, 7], 4);
+    net.notify_crashed([0, 1, 2, 3, 5, 6, 7], 4);
     net.deliver_all();
     assert!(net.inside().is_empty());
 }
@@ -56,7 +56,7 @@ fn s13_as_it_was() {
 fn a_relay_knows_more() {
     let mut net = net(8, 1, bare());
     net.crash(6);
-    net.tell_crash([4, 5, 7], 6);
+    net.notify_crashed([4, 5, 7], 6);
     acquire(&mut net, 0, 1);
     net.deliver_all();
     assert_eq!(net.sent("request"), [(0, 1), (0, 2), (0, 4), (0, 6), (2, 3), (4, 5), (4, 7)]);
@@ -64,7 +64,7 @@ fn a_relay_knows_more() {
         net.inside().is_empty(),
         "p6 was asked straight when the tree was done, and does not answer"
     );
-    net.tell_crash([0, 1, 2, 3], 6);
+    net.notify_crashed([0, 1, 2, 3], 6);
     assert_eq!(net.inside(), [0]);
 }
 

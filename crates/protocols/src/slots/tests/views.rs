@@ -20,12 +20,12 @@ fn asks_only_after_its_own_view() {
         net.crash(1);
         net.return_in(1, 1);
         acquire(&mut net, 1, 1);
-        net.tell_gone([1], 1, 0);
+        net.notify_gone([1], 1, 0);
         assert!(net.sent.is_empty());
-        net.tell_joined([1], 1, 1);
+        net.notify_joined([1], 1, 1);
         assert_eq!(net.sent("request").len(), 2);
-        net.tell_gone([0, 2], 1, 0);
-        net.tell_joined([0, 2], 1, 1);
+        net.notify_gone([0, 2], 1, 0);
+        net.notify_joined([0, 2], 1, 1);
         net.deliver_all();
         assert_eq!(net.inside(), [1]);
     }
@@ -37,18 +37,18 @@ fn asks_only_after_its_own_view() {
 fn a_former_return_does_not_count() {
     let mut net = net(2, 1, flat());
     net.crash(1);
-    net.tell_gone([0], 1, 0);
+    net.notify_gone([0], 1, 0);
     net.return_in(1, 1);
-    net.tell_joined([0], 1, 1);
+    net.notify_joined([0], 1, 1);
     net.crash(1);
-    net.tell_gone([0], 1, 1);
+    net.notify_gone([0], 1, 1);
     net.return_in(1, 2);
     acquire(&mut net, 1, 1);
-    net.tell_gone([1], 1, 0);
-    net.tell_joined([1], 1, 1);
-    net.tell_gone([1], 1, 1);
+    net.notify_gone([1], 1, 0);
+    net.notify_joined([1], 1, 1);
+    net.notify_gone([1], 1, 1);
     assert!(net.sent.is_empty());
-    net.tell_joined([1, 0], 1, 2);
+    net.notify_joined([1, 0], 1, 2);
     net.deliver_all();
     assert_eq!(net.inside(), [1]);
 }
@@ -59,8 +59,8 @@ fn a_former_return_does_not_count() {
 #[test]
 fn a_return_without_a_crash_counts_too() {
     let mut net = net(2, 1, plain());
-    net.tell_gone([1, 0], 1, 0);
-    net.tell_joined([0, 1], 1, 1);
+    net.notify_gone([1, 0], 1, 0);
+    net.notify_joined([0, 1], 1, 1);
     for _ in 0..3 {
         enter(&mut net, 0, 1, &[0]);
         net.release(0);
@@ -70,15 +70,15 @@ fn a_return_without_a_crash_counts_too() {
     net.crash(1);
     net.return_in(1, 2);
     acquire(&mut net, 1, 1);
-    net.tell_gone([1], 1, 0);
-    net.tell_joined([1], 1, 1);
+    net.notify_gone([1], 1, 0);
+    net.notify_joined([1], 1, 1);
     assert!(
         net.sent("request").iter().all(|(from, _)| *from == 0),
         "not in its earlier incarnation"
     );
     net.deliver_all();
-    net.tell_gone([1, 0], 1, 1);
-    net.tell_joined([1, 0], 1, 2);
+    net.notify_gone([1, 0], 1, 1);
+    net.notify_joined([1, 0], 1, 2);
     net.deliver_all();
     assert_eq!(net.inside(), [0]);
     net.release(0);
@@ -93,17 +93,17 @@ fn requests_of_a_higher_view_are_kept() {
     let mut net = net(3, 1, plain());
     net.crash(2);
     net.return_in(2, 1);
-    net.tell_gone([1], 2, 0);
-    net.tell_joined([1], 2, 1);
+    net.notify_gone([1], 2, 0);
+    net.notify_joined([1], 2, 1);
     acquire(&mut net, 1, 1);
     net.deliver_all();
     assert!(net.sent("agg").is_empty(), "neither p0 nor p2 has heard of the view");
     acquire(&mut net, 0, 1);
     net.deliver_all();
-    net.tell_gone([0, 2], 2, 0);
-    net.tell_joined([0], 2, 1);
+    net.notify_gone([0, 2], 2, 0);
+    net.notify_joined([0], 2, 1);
     assert_eq!(net.sent("agg").iter().filter(|sent| **sent == (0, 1)).count(), 1);
-    net.tell_joined([2], 2, 1);
+    net.notify_joined([2], 2, 1);
     net.deliver_all();
     assert_eq!(net.inside(), [0], "it asked in the view before");
     assert!(shown(&net, 0).stamp.is_none());
@@ -120,8 +120,8 @@ fn messages_of_a_former_incarnation_are_ignored() {
     acquire(&mut net, 1, 1); // Its requests are still under way when it is back.
     net.crash(1);
     net.return_in(1, 1);
-    net.tell_gone(0..3, 1, 0);
-    net.tell_joined(0..3, 1, 1);
+    net.notify_gone(0..3, 1, 0);
+    net.notify_joined(0..3, 1, 1);
     enter(&mut net, 0, 1, &[0]);
     assert!(shown(&net, 0).owing.is_empty());
     assert_eq!(net.sent("agg"), [(1, 0), (2, 0)]);
@@ -145,10 +145,10 @@ fn everybody_comes_back_at_once() {
         (0..4).for_each(|node| net.return_in(node, 1));
         (0..4).for_each(|node| acquire(&mut net, node, 1));
         for gone in 0..4 {
-            net.tell_gone(0..4, gone, 0);
+            net.notify_gone(0..4, gone, 0);
         }
         for (incarnation, back) in [(1, 2), (2, 0), (3, 3), (4, 1)] {
-            net.tell_joined((0..4).rev(), back, incarnation);
+            net.notify_joined((0..4).rev(), back, incarnation);
             net.deliver_all();
         }
         let mut former = before;
@@ -178,12 +178,12 @@ fn s6_as_it_was_and_repaired() {
         }
         net.deliver_all();
         net.crash(1);
-        net.tell_gone([0, 2], 1, 0);
+        net.notify_gone([0, 2], 1, 0);
         net.return_in(1, 1);
         acquire(&mut net, 0, 1); // Asks p2 alone.
         net.deliver(0, 2);
-        net.tell_gone([1], 1, 0);
-        net.tell_joined([0, 1, 2], 1, 1);
+        net.notify_gone([1], 1, 0);
+        net.notify_joined([0, 1, 2], 1, 1);
         acquire(&mut net, 1, 1);
         net.deliver(1, 0);
         net.deliver(1, 2);
@@ -198,11 +198,11 @@ fn s6_as_it_was_and_repaired() {
 fn who_is_added_hears_of_those_ahead() {
     let mut net = net(3, 1, plain());
     net.crash(1);
-    net.tell_gone([0, 2], 1, 0);
+    net.notify_gone([0, 2], 1, 0);
     net.return_in(1, 1);
     acquire(&mut net, 0, 1);
-    net.tell_gone([1], 1, 0);
-    net.tell_joined(0..3, 1, 1);
+    net.notify_gone([1], 1, 0);
+    net.notify_joined(0..3, 1, 1);
     acquire(&mut net, 1, 1);
     net.deliver(1, 0);
     net.deliver(0, 1);
@@ -227,18 +227,21 @@ fn thrown_out() {
         acquire(&mut net, 0, 1);
         net.deliver_all();
         let former = shown(&net, 0).stamp.expect("it waits");
-        net.told.clear();
-        net.tell_gone([0], 0, 0);
-        let lost =
-            net.told.iter().filter(|(_, _, notice)| matches!(notice, Notice::Lost { .. })).count();
+        net.notices.clear();
+        net.notify_gone([0], 0, 0);
+        let lost = net
+            .notices
+            .iter()
+            .filter(|(_, _, notice)| matches!(notice, Notice::Lost { .. }))
+            .count();
         assert_eq!((lost, shown(&net, 0).slots.len(), shown(&net, 0).stamp), (2, 0, None));
         net.sent.clear();
-        net.tell_gone([1, 2], 0, 0);
+        net.notify_gone([1, 2], 0, 0);
         acquire(&mut net, 2, 2);
         net.deliver_all();
         assert_eq!(last(&net, 2).0, [0, 1], "its slots are free");
         assert!(net.sent.iter().all(|copy| copy.from.0 != 0 && copy.to.0 != 0), "it takes no part");
-        net.tell_joined([0, 1, 2], 0, 1);
+        net.notify_joined([0, 1, 2], 0, 1);
         net.deliver_all();
         assert!(shown(&net, 0).stamp.expect("asked anew") > former);
         net.release(2);
@@ -256,9 +259,9 @@ fn names_of_grants_are_never_used_twice() {
     let mut net = net(2, 1, flat());
     enter(&mut net, 0, 1, &[0]);
     net.crash(0);
-    net.tell_gone([1], 0, 0);
+    net.notify_gone([1], 0, 0);
     net.return_in(0, 1);
-    net.tell_joined([1, 0], 0, 1);
+    net.notify_joined([1, 0], 0, 1);
     enter(&mut net, 0, 1, &[0]);
     let [(first, ..), (second, ..)] = grants(&net, 0).try_into().expect("two");
     assert!(first < second);
@@ -271,10 +274,10 @@ fn a_process_that_was_never_there_is_added() {
     for options in [flat(), tree()] {
         let mut net = net(3, 1, options);
         add_a_fourth(&mut net, options);
-        net.tell_joined([3, 0], 3, 1);
+        net.notify_joined([3, 0], 3, 1);
         acquire(&mut net, 3, 1);
         net.deliver_all();
-        net.tell_joined([1, 2], 3, 1);
+        net.notify_joined([1, 2], 3, 1);
         net.deliver_all();
         assert_eq!(net.inside(), [3], "{options:?}");
     }
@@ -286,7 +289,7 @@ fn a_process_that_was_never_there_is_added() {
 fn answers_of_a_process_that_was_never_there() {
     let mut net = net(3, 1, tree());
     add_a_fourth(&mut net, tree());
-    net.tell_joined([3, 2], 3, 1);
+    net.notify_joined([3, 2], 3, 1);
     acquire(&mut net, 0, 1);
     net.deliver_all();
     assert!(net.sent("agg").contains(&(3, 2)), "p2 has asked it");
@@ -321,7 +324,7 @@ fn a_gate_made_by_the_log() {
         net.deliver_all();
         let (_, first) = last(&net, 0);
         assert_eq!((net.inside(), first.0 >> 96), (vec![0], 7));
-        net.tell_joined(0..3, 1, 9);
+        net.notify_joined(0..3, 1, 9);
         net.deliver_all();
         net.release(0);
         net.deliver_all();

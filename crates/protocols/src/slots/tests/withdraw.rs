@@ -79,10 +79,10 @@ fn s7_as_it_was() {
 #[test]
 fn part_of_a_batch() {
     let mut net = net(2, 2, SlotOptions { batch: 2, ..plain() });
-    net.tell_gone([0], 0, 0);
+    net.notify_gone([0], 0, 0);
     acquire(&mut net, 0, 1);
     acquire(&mut net, 0, 1);
-    net.tell_joined([0, 1], 0, 1);
+    net.notify_joined([0, 1], 0, 1);
     assert_eq!(net.sent("request").len(), 1);
     withdraw(&mut net, 0);
     assert!(net.nodes[0].observe().stamp.is_some(), "one is left");
@@ -101,7 +101,7 @@ fn before_it_takes_part() {
     net.return_in(0, 1);
     acquire(&mut net, 0, 1);
     withdraw(&mut net, 0);
-    net.tell_gone([0, 1], 0, 0);
-    net.tell_joined([0, 1], 0, 1);
+    net.notify_gone([0, 1], 0, 0);
+    net.notify_joined([0, 1], 0, 1);
     assert!(net.sent.is_empty());
 }

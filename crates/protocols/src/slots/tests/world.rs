@@ -237,7 +237,7 @@ impl World {
     fn release(&mut self, a: u32, b: u32) -> Verdict {
         let in_hand = |node: u32, grant| !self.is_proposed(node, grant);
         let mut holders: Vec<(u32, GrantId)> = Vec::new();
-        for node in self.net.living() {
+        for node in self.net.live() {
             let holding = self.clients[node as usize].holding.iter();
             holders.extend(
                 holding.filter(|(grant, _)| in_hand(node, *grant)).map(|(grant, _)| (node, *grant)),
@@ -301,7 +301,7 @@ impl World {
         self.clients[node as usize] = Clients::default();
         if self.joins() {
             let crash = self.places[node as usize].returns;
-            for other in self.net.living() {
+            for other in self.net.live() {
                 self.places[other as usize].news.push((node, crash, true));
             }
         } else {
@@ -431,7 +431,7 @@ impl World {
             if !news.is_empty() {
                 let (dead, incarnation, _) = news.swap_remove(b as usize % news.len());
                 tell!(self, "p{node} hears that p{dead} of incarnation {incarnation} is gone");
-                self.net.tell_gone([node], dead, incarnation);
+                self.net.notify_gone([node], dead, incarnation);
             }
             return self.check();
         }
@@ -478,7 +478,7 @@ impl World {
 
     /// Everything that a process told since, against what is allowed.
     fn check(&mut self) -> Verdict {
-        while let Some((_, node, notice)) = self.net.told.get(self.checked).cloned() {
+        while let Some((_, node, notice)) = self.net.notices.get(self.checked).cloned() {
             self.checked += 1;
             let clients = &mut self.clients[node.index()];
             match notice {
@@ -542,7 +542,7 @@ impl World {
             let suspended = (0..self.config.nodes).filter(|&node| {
                 self.places[node as usize].suspended && self.places[node as usize].member.is_some()
             });
-            for other in self.net.living().into_iter().chain(suspended) {
+            for other in self.net.live().into_iter().chain(suspended) {
                 if let Some(stamp) = self.net.nodes[other as usize].observe().stamp
                     && stamp < fence.stamp()
                 {
@@ -583,7 +583,7 @@ impl World {
                 return Err(format!("p{node} waits for ever for {:?}", clients.waiting));
             }
         }
-        for node in self.net.living() {
+        for node in self.net.live() {
             let shown = self.net.nodes[node as usize].observe();
             let owes = !shown.owing.is_empty() && shown.slots.is_empty(); // Who keeps slots owes news of them.
             if owes || !shown.relaying.is_empty() {
@@ -635,7 +635,7 @@ impl World {
     fn least_does_not_fit(&self) -> Verdict {
         let shown: Vec<_> = self
             .net
-            .living()
+            .live()
             .into_iter()
             .map(|node| (node, self.net.nodes[node as usize].observe()))
             .collect();

@@ -53,7 +53,7 @@ fn no_more_than_k_inside_and_nobody_waits_for_ever() {
             let mut steps: Vec<Step> = (0..net.flights.len()).map(Step::Arrive).collect();
             let calm = unrest == 0;
             unrest = u32::saturating_sub(unrest, 1);
-            for node in net.living() {
+            for node in net.live() {
                 match net.nodes[node as usize].observe().phase {
                     Phase::Idle if wanted > 0 => steps.push(Step::Acquire(node)),
                     Phase::Idle => {}
@@ -91,18 +91,18 @@ fn no_more_than_k_inside_and_nobody_waits_for_ever() {
                     unheard.retain(|&(at, _)| at != node);
                     // Some never hear of it from the driver: k-1 crashes are borne even so.
                     unheard.extend(
-                        net.living().into_iter().map(|at| (at, node)).filter(|_| rng.below(2) == 0),
+                        net.live().into_iter().map(|at| (at, node)).filter(|_| rng.below(2) == 0),
                     );
                     net.keep_sent(node, |sent| rng.index(sent + 1)); // What it sent last may never have left.
                 }
                 Step::Hear(at, of) => {
                     unheard.retain(|&news| news != (at, of));
-                    net.tell_crash([at], of);
+                    net.notify_crashed([at], of);
                 }
             }
             assert!(net.inside().len() <= k as usize, "seed {seed}: {:?} are inside", net.inside());
         }
-        for node in net.living() {
+        for node in net.live() {
             assert_eq!(
                 net.nodes[node as usize].observe().phase,
                 Phase::Idle,

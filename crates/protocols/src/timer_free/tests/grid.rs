@@ -82,12 +82,12 @@ impl Grid {
             for (at, of) in suspicions(&grid.net).split_off(grid.checked) {
                 grid.checked += 1;
                 assert!(
-                    !grid.net.living().contains(&of),
+                    !grid.net.live().contains(&of),
                     "seed {seed}: p{at} holds p{of} for crashed, which is alive"
                 );
             }
         }
-        for node in grid.net.living() {
+        for node in grid.net.live() {
             assert_eq!(
                 grid.net.nodes[node as usize].observe().phase,
                 Phase::Idle,
@@ -131,7 +131,7 @@ impl Grid {
     fn happen(&mut self, event: Event, run: &Run) {
         let pause = run.pace + self.rng.below(run.pace);
         match event {
-            Event::Ask(node) | Event::Release(node) if !self.net.living().contains(&node) => {}
+            Event::Ask(node) | Event::Release(node) if !self.net.live().contains(&node) => {}
             Event::Ask(_) if self.net.now > run.end => {}
             Event::Ask(node) => self.net.acquire(node),
             Event::Release(node) => {
@@ -166,7 +166,7 @@ impl Grid {
     fn look_who_entered(&mut self, run: &Run) {
         let entered = self
             .net
-            .told
+            .notices
             .iter()
             .filter(|told| matches!(told.2, Notice::Granted { .. }))
             .map(|told| told.1);
@@ -180,7 +180,7 @@ impl Grid {
 
     /// Which of the living know of all crashes.
     fn know_all(&self) -> Vec<u32> {
-        let living = self.net.living();
+        let living = self.net.live();
         let dead = self.net.nodes.len() - living.len();
         living
             .into_iter()
@@ -236,7 +236,7 @@ fn every_crash_is_found_by_all_who_go_on_asking() {
             end: Time(40 * Span::UNIT.0),
         };
         let grid = Grid::run(&run, seed);
-        assert_eq!(grid.know_all(), grid.net.living(), "seed {seed}");
+        assert_eq!(grid.know_all(), grid.net.live(), "seed {seed}");
     }
 }
 
@@ -260,6 +260,6 @@ fn the_idle_stop_detection_unless_they_refresh() {
         assert_eq!(grid.know_all(), [], "seed {seed}: who never asks clears everybody");
         run.refresh = Some(Span::UNIT);
         let grid = Grid::run(&run, seed);
-        assert_eq!(grid.know_all(), grid.net.living(), "seed {seed}");
+        assert_eq!(grid.know_all(), grid.net.live(), "seed {seed}");
     }
 }

@@ -117,7 +117,7 @@ fn junk_is_refused() {
 fn strangers_are_not_listened_to() {
     let mut net = path(5, 1, Defects::NONE);
     net.crash(4);
-    net.tell_crash([3], 4);
+    net.notify_crashed([3], 4);
     let incarnations = Incarnations { mine: 1, yours: 1 };
     let revision = Revision { epoch: 0, version: 9 };
     let token = |lost: &[u32]| TreeTokenMessage::Token {

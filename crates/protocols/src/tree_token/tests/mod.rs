@@ -37,7 +37,7 @@ fn count(net: &Tree, kinds: &[&str]) -> usize {
 
 fn grants(net: &Tree) -> Vec<u32> {
     let granted =
-        net.told.iter().filter(|told| matches!(told.2, kgate_core::Notice::Granted { .. }));
+        net.notices.iter().filter(|told| matches!(told.2, kgate_core::Notice::Granted { .. }));
     granted.map(|told| told.1.0).collect()
 }
 
@@ -297,15 +297,15 @@ fn a_lost_process_keeps_nobody_out() {
             net.acquire(holder);
             net.deliver_all();
             net.crash(gone);
-            for node in net.living() {
-                net.tell_crash([node], gone);
+            for node in net.live() {
+                net.notify_crashed([node], gone);
             }
             net.deliver_all();
             if holder != gone {
                 assert_eq!(net.inside(), [holder], "{shape}: p{gone} lost");
                 net.release(holder);
             }
-            for next in net.living() {
+            for next in net.live() {
                 net.acquire(next);
                 net.deliver_all();
                 assert_eq!(
@@ -315,7 +315,7 @@ fn a_lost_process_keeps_nobody_out() {
                 );
                 net.release(next);
             }
-            let fences: Vec<_> = net.told.iter().filter_map(|told| fence_of(&told.2)).collect();
+            let fences: Vec<_> = net.notices.iter().filter_map(|told| fence_of(&told.2)).collect();
             assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
             let epoch = u128::from(holder == gone);
             assert_eq!(fences.last().unwrap() >> 64, epoch, "made anew only if lost");
@@ -333,12 +333,12 @@ fn a_token_is_not_made_anew_while_it_may_be_alive() {
     net.release(2);
     net.crash(2);
     net.crash(1);
-    net.tell_crash([0, 3], 1);
+    net.notify_crashed([0, 3], 1);
     net.acquire(0);
     net.deliver_all();
     assert_eq!(net.inside(), [], "p2 is down, not lost");
     net.restart(2);
-    net.tell_crash([2], 1);
+    net.notify_crashed([2], 1);
     net.deliver_all();
     assert_eq!(net.inside(), [0]);
     assert_eq!(net.nodes[0].places[0].revision.epoch, 0, "the same token");

@@ -220,8 +220,8 @@ impl World {
 
     /// Safety, after every step.
     fn check(&mut self) -> Verdict {
-        for at in self.checked..self.net.told.len() {
-            let (_, NodeId(node), notice) = &self.net.told[at];
+        for at in self.checked..self.net.notices.len() {
+            let (_, NodeId(node), notice) = &self.net.notices[at];
             let Notice::Granted { grant, slots, fence } = notice else { continue };
             let (slot, fence) = (slots.as_ref().unwrap()[0], fence.unwrap().0);
             let client = &mut self.clients[*node as usize];
@@ -235,7 +235,7 @@ impl World {
                 return Err(format!("the fence of slot {slot} does not grow: {fence:x}"));
             }
         }
-        self.checked = self.net.told.len();
+        self.checked = self.net.notices.len();
         let mut slots: Vec<u32> =
             self.clients.iter().filter_map(|client| Some(client.inside?.1)).collect();
         slots.sort_unstable();
@@ -264,7 +264,7 @@ impl World {
                 self.restart(node)?;
             }
         }
-        let living = self.net.living();
+        let living = self.net.live();
         let mut telling = living.clone();
         while !telling.is_empty() {
             let at = self.below(telling.len());
@@ -311,7 +311,7 @@ impl World {
 
     /// All is delivered; it must come to an end.
     fn settle(&mut self) -> Verdict {
-        let living = self.net.living().len();
+        let living = self.net.live().len();
         let most = 40 * living * (self.k as usize + 1) + 10 * self.net.flights.len();
         for _ in 0..most {
             if self.net.flights.is_empty() {
@@ -330,7 +330,7 @@ impl World {
         if self.net.nodes[0].defects != Defects::NONE {
             return Ok(());
         }
-        for node in self.net.living().into_iter().map(NodeId) {
+        for node in self.net.live().into_iter().map(NodeId) {
             let process = &self.net.nodes[node.index()];
             for link in &process.links {
                 let other = &self.net.nodes[link.node.index()];

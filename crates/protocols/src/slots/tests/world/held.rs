@@ -49,7 +49,7 @@ impl World {
     /// A client's grant is proposed to the log.
     pub(super) fn propose(&mut self, a: u32, b: u32) -> Verdict {
         let mut in_hand = Vec::new();
-        for node in self.net.living() {
+        for node in self.net.live() {
             let Some(incarnation) = self.places[node as usize].member else { continue };
             let holding = self.clients[node as usize].holding.iter();
             let free = holding.filter(|(grant, _)| !self.is_proposed(node, *grant));

@@ -203,7 +203,7 @@ fn requests() {
     assert_eq!(net.refusal(0, Input::Withdraw), Refusal::NoSuchRequest);
     net.acquire(0);
     assert_eq!(net.inside(), [0], "alone, it always has the token");
-    let notices: Vec<_> = net.told.drain(..).map(|(_, _, notice)| notice).collect();
+    let notices: Vec<_> = net.notices.drain(..).map(|(_, _, notice)| notice).collect();
     assert_eq!(
         notices,
         [Notice::Asked, Notice::Granted { grant: GrantId(1), slots: None, fence: None }]
@@ -238,7 +238,7 @@ fn withdrawn() {
     net.input(1, Input::Withdraw).unwrap();
     net.run_until(Time(EXCHANGE * 10));
     assert_eq!(net.inside(), [2]);
-    assert!(net.told.iter().all(|(_, node, _)| *node != NodeId(1) || net.nodes[1].grants == 0));
+    assert!(net.notices.iter().all(|(_, node, _)| *node != NodeId(1) || net.nodes[1].grants == 0));
 }
 
 /// A privilege that has gone without its step does not cost the client its next one.
