@@ -1,4 +1,4 @@
-//! Who takes part, as one process knows it: the members, each in one incarnation, and the view.
+//! The membership as one process knows it: the members, each in one incarnation, and the view.
 
 use alloc::vec::Vec;
 
@@ -8,21 +8,23 @@ use serde::{Deserialize, Serialize};
 use crate::collections::{NodeList, SortedMap};
 use crate::topology::{self, Members, Order, first_member};
 
-/// Who takes part. Sparse: everybody is a member in its first incarnation unless said otherwise.
+/// The membership. Sparse: every process is a member in its first incarnation unless recorded
+/// otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Fleet {
-    /// Ids are below that.
+    /// The bound of the ids.
     pub(super) nodes: u32,
-    /// The last view that was installed; incarnations are numbered by the views that began them.
+    /// The last installed view. With a log, a member's incarnation is the number of the view that
+    /// added it.
     pub(super) view: ViewId,
-    /// Who is no member.
+    /// The processes that are not members.
     absent: NodeList,
-    /// The latest incarnation of each that was heard of, where it is not the first.
+    /// The latest known incarnation of each process, where it is not the first.
     incarnations: SortedMap<NodeId, Incarnation>,
 }
 
 impl Fleet {
-    /// Everybody, in its first incarnation.
+    /// Every process, in its first incarnation.
     pub(super) fn new(nodes: u32) -> Self {
         Self {
             nodes,
@@ -32,8 +34,8 @@ impl Fleet {
         }
     }
 
-    /// These, each in that incarnation, as of that view.
-    pub(super) fn founded(initial_members: &InitialMembers) -> Self {
+    /// These members, each in its incarnation, as of this view.
+    pub(super) fn of_members(initial_members: &InitialMembers) -> Self {
         let mut fleet = Self::new(0);
         for &(node, incarnation) in &initial_members.members {
             fleet.add(node, incarnation);
@@ -46,12 +48,12 @@ impl Fleet {
         (node.0 < self.nodes && !self.absent.contains(node)).then(|| self.latest(node))
     }
 
-    /// The latest incarnation of `node` that was heard of, over or not.
+    /// The latest known incarnation of `node`, ended or not.
     pub(super) fn latest(&self, node: NodeId) -> Incarnation {
         self.incarnations.get(node).unwrap_or_default()
     }
 
-    /// `node` is a member in that incarnation.
+    /// `node` becomes a member in that incarnation.
     pub(super) fn add(&mut self, node: NodeId, incarnation: Incarnation) {
         for gap in self.nodes..node.0 {
             self.absent.insert(NodeId(gap));
@@ -63,7 +65,7 @@ impl Fleet {
         }
     }
 
-    /// `node` is no member any more, and was last in that incarnation.
+    /// `node` is no longer a member, and was last in that incarnation.
     pub(super) fn remove(&mut self, node: NodeId, incarnation: Incarnation) {
         self.absent.insert(node);
         if incarnation > self.latest(node) {
@@ -71,7 +73,7 @@ impl Fleet {
         }
     }
 
-    /// How many members there are in a range of ids.
+    /// The number of members in a range of ids.
     pub(super) fn count_in(&self, low: u32, high: u32) -> u32 {
         let high = high.min(self.nodes);
         high.saturating_sub(low) - self.absent.count_in(low, high)
@@ -82,12 +84,12 @@ impl Fleet {
         self.absent.is_empty()
     }
 
-    /// All members but `me`, in the order of their ids.
+    /// All members but `me`, in the order of ids.
     pub(super) fn others(&self, me: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         (0..self.nodes).map(NodeId).filter(move |&node| node != me && !self.absent.contains(node))
     }
 
-    /// Who is no member.
+    /// The processes that are not members.
     pub(super) fn absent(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.absent.iter()
     }

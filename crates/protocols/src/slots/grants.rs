@@ -1,4 +1,4 @@
-//! The slots that are here: in use, or kept since nobody asks for them.
+//! The slots at this process: in use, or cached because no process requests them.
 
 use alloc::vec::Vec;
 
@@ -11,13 +11,13 @@ use super::stamp::Stamp;
 /// Slots that one request was granted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Grant {
-    /// Names it to its client; none while it is kept.
+    /// The name of the grant for its client; `None` while it is cached.
     pub(super) id: Option<GrantId>,
     pub(super) stamp: Stamp,
     pub(super) slots: SlotSet,
-    /// The last part of its fence: greater each time it is used again.
+    /// The last part of its fence: greater after each re-use.
     pub(super) count: u16,
-    /// How often it went to the next client of this process while others waited.
+    /// The number of hand-overs to the next client of this process while others waited.
     pub(super) passed: u16,
 }
 
@@ -27,13 +27,13 @@ impl Grant {
         self.stamp.fence(self.count)
     }
 
-    /// The next client has it: the same slots under a greater fence.
+    /// The next client gets it: the same slots under a greater fence.
     pub(super) fn use_again(&mut self, count: u16, id: GrantId) {
         debug_assert!(count > self.count, "a fence grows");
         (self.count, self.id) = (count, Some(id));
     }
 
-    /// Whether it may be used again, by a process that knows of `permits` slots.
+    /// Whether it may be re-used, by a process that knows this k.
     pub(super) fn is_lasting(&self, k: u32) -> bool {
         self.count < u16::MAX && self.slots.all_below(k)
     }
@@ -54,12 +54,12 @@ impl Grants {
         slots
     }
 
-    /// Whether one of them is only kept.
+    /// Whether one of them is only cached.
     pub(super) fn keeps_older_than(&self, stamp: Stamp) -> bool {
         self.0.iter().any(|grant| grant.id.is_none() && grant.stamp < stamp)
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub(super) fn units(&self) -> u64 {
         self.0.iter().map(|grant| u64::from(grant.slots.len())).sum()
     }
@@ -68,12 +68,12 @@ impl Grants {
         self.0.push(grant);
     }
 
-    /// The grant that a client knows by that name.
+    /// The grant with this name.
     pub(super) fn in_use(&mut self, id: GrantId) -> Option<&mut Grant> {
         self.0.iter_mut().find(|grant| grant.id == Some(id))
     }
 
-    /// A kept grant of exactly so many slots that may be used again.
+    /// A cached grant of exactly this weight that may be re-used.
     pub(super) fn kept(&mut self, weight: u32, k: u32) -> Option<&mut Grant> {
         let fits = |grant: &&mut Grant| {
             grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(k)
@@ -89,7 +89,7 @@ impl Grants {
         self.0.iter().any(fits)
     }
 
-    /// Takes out those for which `pick` says so; how many.
+    /// Removes the grants for which `pick` returns true and returns their number.
     pub(super) fn remove(&mut self, pick: impl Fn(&Grant) -> bool) -> usize {
         let before = self.0.len();
         self.0.retain(|grant| !pick(grant));

@@ -1,13 +1,13 @@
-//! Without a log: who is back tells the others itself.
+//! Membership without a log: a returning process announces itself.
 //!
-//! JOIN goes to all, and each answers with its clock and counts the joiner in. Then a second round:
-//! an answer of the first may have been given before its sender saw a request that is decided
-//! without the joiner. Only after that does the joiner ask. Losses are told by a perfect detector,
-//! which speaks of a process in one incarnation; incarnations are counted by each process for
-//! itself. **Some process must always be up**: if all are down at once, nobody remembers the fences
-//! (S4). And the detector of a joiner must tell it only of those that are down when it begins, or
-//! later: told of the end of a former incarnation, it would do without a process that is up. The
-//! log has no such limits, so this is for those who have none.
+//! JOIN goes to all, and each answers with its clock and counts the joiner as a member. Then a
+//! second round: an answer of the first may have been given before its sender saw a request that is
+//! decided without the joiner. Only after that the joiner requests. A perfect detector reports
+//! losses, each for one incarnation; each process counts its own incarnations. **At least one
+//! process must always be up**: if all are down at once, no process remembers the fences (S4). And
+//! the detector of a joiner must report to it only crashes of processes that are down when it
+//! begins, or later: a report about the end of an earlier incarnation would make the joiner ignore
+//! a process that is up. The log has no such limits, so this mode is for deployments without one.
 
 use alloc::boxed::Box;
 
@@ -24,7 +24,7 @@ use crate::collections::NodeList;
 pub(super) struct Joining {
     /// The first or the second round.
     round: u8,
-    /// Who has not answered in this round.
+    /// The processes that have not answered in this round.
     lacking: NodeList,
 }
 
@@ -44,7 +44,7 @@ impl Slots {
         self.end_round(out);
     }
 
-    /// JOIN goes to whoever has not answered.
+    /// Sends JOIN to the processes that have not answered.
     pub(super) fn join_again(&self, out: &mut Out) {
         let (Some(joining), Some(incarnation)) = (&self.joining, self.incarnation) else { return };
         if !joining.lacking.is_empty() {
@@ -53,7 +53,7 @@ impl Slots {
         }
     }
 
-    /// Everybody has answered: the next round, or this process takes part.
+    /// All have answered: begins the next round, or becomes a full member.
     fn end_round(&mut self, out: &mut Out) {
         let Some(joining) = self.joining.take_if(|joining| joining.lacking.is_empty()) else {
             return;
@@ -79,8 +79,8 @@ impl Slots {
         if known && self.fleet.incarnation(from).is_none() {
             return; // It has crashed since.
         }
-        // Only its first JOIN exempts it: it waits for the answer before it asks, and a copy may
-        // come much later.
+        // Only the first JOIN exempts the sender: it waits for the answer before it requests, and a
+        // copy may arrive much later.
         let noticed = self.noticed.remove(from);
         if !known {
             self.added(from, incarnation, true, out);
@@ -115,8 +115,8 @@ impl Slots {
         self.end_round(out);
     }
 
-    /// A message shows an incarnation that was not heard of: the former one is over. That alone
-    /// exempts nobody from being asked.
+    /// A message shows an unknown incarnation: the earlier one has ended. That alone does not
+    /// exempt the sender from being asked.
     pub(super) fn notice_incarnation(
         &mut self,
         node: NodeId,
@@ -133,15 +133,16 @@ impl Slots {
         }
     }
 
-    /// A joiner waits no longer for who has crashed.
-    pub(super) fn joined_without(&mut self, node: NodeId, out: &mut Out) {
+    /// A joiner stops waiting for a process that has crashed.
+    pub(super) fn stop_joining_with(&mut self, node: NodeId, out: &mut Out) {
         if let Some(joining) = &mut self.joining {
             joining.lacking.remove(node);
             self.end_round(out);
         }
     }
 
-    /// A joiner hears that another is back too: that one must hear of it, in its new incarnation.
+    /// A joiner learns that another process is back too: that one must get a JOIN as well, in its
+    /// new incarnation.
     pub(super) fn join_with(&mut self, node: NodeId, out: &mut Out) {
         if let (Some(joining), Some(incarnation)) = (&mut self.joining, self.incarnation) {
             joining.lacking.insert(node);

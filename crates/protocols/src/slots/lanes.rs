@@ -1,19 +1,19 @@
-//! Lanes: the slots of a gate split into independent queues, for more than one decision a delay.
+//! Lanes: the slots of a gate split into independent queues, for more than one decision per delay.
 //!
-//! In one queue in strict order a waiter must hear of the decision before it: at most one decision
-//! a one-way delay, in the whole system. With L lanes there are L: slot x belongs to lane x mod L,
-//! each lane is a `slots` of its own, and whoever waits stands in one queue of them. The order is
-//! strict within a lane; between lanes it is not, and nobody can have more units at once than a
-//! lane has. At most k holds as before: each slot is in one lane.
+//! In one queue with strict order, a waiting request must learn of the decision before it: at most
+//! one decision per one-way delay, in the whole system. With L lanes there are L: slot x belongs to
+//! lane x mod L, each lane is a `slots` of its own, and a waiting client stands in one of their
+//! queues. The order is strict within a lane; between lanes it is not, and no request can have a
+//! weight greater than the slots of a lane. At most k holds as before: each slot is in one lane.
 //!
-//! Who waits is placed by what its process knows, without a message: where a slot of its weight is
-//! kept; else where the fewest clients of this process wait or are inside and the log holds the
-//! fewest slots; of equals, in turn. **A free lane never starves a full one for good**: whoever
-//! still waits after a while (`ask_again`, or `PATIENCE`) asks in one more lane as well, at last in
-//! all of them; when one grants, it leaves the other queues.
+//! A waiting client is placed by what its process knows, without a message: in a lane with a cached
+//! grant of its weight; else in the lane where the fewest clients of this process wait or hold and
+//! the log holds the fewest slots; among equals, in turn. **A free lane never starves a full one
+//! for good**: a client that still waits after a while (`ask_again`, or `PATIENCE`) enters the
+//! queue of one more lane, finally of all; when one grants, it leaves the other queues.
 //!
-//! Cost: each lane that is asked costs what `slots` costs. With one lane everything is handed
-//! through.
+//! Cost: each lane that a client enters costs what `slots` costs. With one lane everything is
+//! passed through.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -30,18 +30,18 @@ use smallvec::SmallVec;
 use super::suspend::{Suspended, SuspendedQueues};
 use super::{Slots, SlotsMessage, SlotsTimer};
 
-/// How long a waiter is content with the lanes that it has asked in, unless told.
+/// The time that a client waits in its lanes before it enters one more, unless configured.
 pub(super) const PATIENCE: Span = Span(10 * Span::UNIT.0);
 
-/// Where a grant's name has its incarnation. Below it there is room for 2^40 grants of one
-/// incarnation, over the number of lanes; beyond, names are those of the next incarnation, which
-/// does no harm as long as no client of this one is left there.
+/// The bit position of the incarnation in a grant's id. Below it there is room for 2^40 grants of
+/// one incarnation, over all lanes; beyond, ids are those of the next incarnation, which does no
+/// harm as long as no client of this one is left there.
 const INCARNATION_AT: u32 = 40;
 
-/// The most lanes.
+/// The greatest number of lanes.
 const MOST: u32 = 64;
 
-/// Which of several lanes.
+/// One of several lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lane {
     number: u8,
@@ -49,15 +49,15 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// There is only one.
+    /// The only lane.
     pub(super) const ONLY: Self = Self { number: 0, of: 1 };
 
-    /// A slot of this lane as everybody calls it.
+    /// The number of a slot of this lane in the whole gate.
     pub(super) fn global(self, slot: u32) -> u32 {
         slot * u32::from(self.of) + u32::from(self.number)
     }
 
-    /// Those of these slots that are in this lane, as it calls them itself.
+    /// The slots of this set that are in this lane, by their numbers within it.
     fn local(self, slots: &[u32]) -> Box<[u32]> {
         let of = u32::from(self.of);
         slots
@@ -67,25 +67,25 @@ impl Lane {
             .collect()
     }
 
-    /// How many of `permits` slots are in this lane.
+    /// The number of the k slots that are in this lane.
     fn share(self, k: u32) -> u32 {
         let of = u32::from(self.of);
         k / of + u32::from(k % of > u32::from(self.number))
     }
 
-    /// The name of a grant of this lane in that incarnation: greater for each later one. The lowest
-    /// bits are the lane's.
+    /// The id of a grant of this lane in that incarnation: greater for each later one. The lowest
+    /// bits are the lane's number.
     pub(super) fn name(self, incarnation: Incarnation, grant: u64) -> GrantId {
         let within = grant << self.bits() | u64::from(self.number);
         GrantId((u64::from(incarnation.0) << INCARNATION_AT).wrapping_add(within))
     }
 
-    /// Which lane a grant's name tells; of a name that was never given, there may be no such lane.
+    /// The lane of a grant's id; an id that was never given may name a lane that does not exist.
     fn named(self, grant: GrantId) -> u8 {
         u8::try_from(grant.0 & ((1 << self.bits()) - 1)).expect("at most 6 bits")
     }
 
-    /// So many bits tell lanes apart.
+    /// The number of bits that distinguish lanes.
     fn bits(self) -> u32 {
         self.of.next_power_of_two().trailing_zeros()
     }
@@ -94,13 +94,13 @@ impl Lane {
 /// A message within a lane.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LanesMessage {
-    /// Which.
+    /// The lane's number.
     pub lane: u8,
-    /// What it says there.
+    /// The message within the lane.
     pub message: SlotsMessage,
 }
 
-/// As it is within its lane; the first lane, mostly the only one, is not named.
+/// Prints the message; the first lane, mostly the only one, is not named.
 impl fmt::Debug for LanesMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.message)?;
@@ -118,23 +118,23 @@ impl Message for LanesMessage {
     }
 }
 
-/// A timer of one lane, or of those that wait.
+/// A timer of one lane, or of the waiting clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LanesTimer {
-    /// A lane's own.
+    /// A timer of a lane.
     Of(u8, SlotsTimer),
-    /// Whoever has waited since the last time asks in one more lane. Runs while somebody waits that
-    /// has not asked in all; only with several lanes.
+    /// Each client that has waited since the last expiry enters one more lane. Runs while a client
+    /// waits that has not entered all; only with several lanes.
     Widen,
 }
 
-/// A client that waits, where there are several lanes.
+/// A waiting client, where there are several lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiter {
     weight: u32,
-    /// In which lanes it has asked, in this order.
+    /// The lanes whose queues it has entered, in order.
     pub(super) lanes: SmallVec<[u8; 4]>,
-    /// Whether it waited already when the timer last ran out.
+    /// Whether it waited already when the timer last fired.
     aged: bool,
 }
 
@@ -145,25 +145,26 @@ pub struct Lanes {
     pub(super) several: Option<Box<Several>>,
 }
 
-/// What is needed where there are several.
+/// The state that only several lanes need.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Several {
     k: u32,
     patience: Span,
-    /// In the order in which they asked. In each lane they wait in the same order, but for those
-    /// that came to it later.
+    /// In the order of their requests. In each lane the order is the same, except for clients that
+    /// entered it later.
     pub(super) waiters: VecDeque<(u64, Waiter)>,
-    /// Who waits in each lane, in that lane's order, by number.
+    /// The clients that wait in each lane, in that lane's order, by number.
     pub(super) queues: Vec<VecDeque<u64>>,
     asked: u64,
-    /// Whether the timer runs. It may still, when whoever it was for has been granted.
+    /// Whether the timer runs. It may still run after the client that it was armed for has been
+    /// granted.
     timed: bool,
 }
 
 type Out = Outbox<Lanes>;
 
 impl Lanes {
-    /// Hands one input to one lane and carries out what it wants done.
+    /// Passes one input to one lane and carries out its effects.
     fn at(
         &mut self,
         lane: u8,
@@ -186,9 +187,9 @@ impl Lanes {
         self.lanes.len() as u8
     }
 
-    /// Carries out what a lane wants done. Its queue here goes along with its own before anything
-    /// else happens: only then do those that it has granted leave the other queues, and those for
-    /// which it has become too small look for another one.
+    /// Carries out a lane's effects. The queue kept here follows the lane's own before anything
+    /// else happens: only then do clients that the lane has granted leave the other queues, and
+    /// clients for which it has become too small look for another one.
     fn carry_out(&mut self, lane: u8, mut inner: Outbox<Slots>, out: &mut Out) {
         let (mut served, mut outgrown) = (Vec::new(), Vec::new());
         while let Some(effect) = inner.pop() {
@@ -208,7 +209,7 @@ impl Lanes {
                     (Some(several), Notice::TooLarge { weight, .. }) => {
                         outgrown.extend(several.outgrown(lane, weight));
                     }
-                    // Asked, and again in another lane: it counts once.
+                    // A client that enters one more lane is reported as asked once.
                     (Some(_), Notice::Asked) => {}
                     (Some(_), notice @ (Notice::Lost { .. } | Notice::Suspected { .. })) => {
                         out.notify(notice)
@@ -226,9 +227,9 @@ impl Lanes {
         self.several.as_mut().expect("several lanes")
     }
 
-    /// Those who wait no longer leave all queues; then the lanes serve whoever is first now. What
-    /// leaving brings about is carried out before that: to be served may lead back here, and a
-    /// timer that a lane disarms now must not be disarmed after that lane has asked anew.
+    /// Clients that wait no longer leave all queues; then the lanes serve their new first clients.
+    /// The effects of leaving are carried out before that: serving may lead back here, and a timer
+    /// that a lane disarms now must not be disarmed after that lane has armed it again.
     fn leave(&mut self, gone: &[(u64, Waiter)], out: &mut Out) {
         let concerns = |lane: &u8| gone.iter().any(|(_, waiter)| waiter.lanes.contains(lane));
         for lane in (0..self.count()).filter(concerns) {
@@ -249,7 +250,7 @@ impl Lanes {
         }
     }
 
-    /// The lane has become too small for a client that waits: it waits in others, or fails.
+    /// The lane has become too small for a waiting client: it waits in others, or fails.
     fn place_anew(&mut self, number: u64, lane: u8, out: &mut Out) {
         let Some(waiter) = self.several().find(number).filter(|waiter| waiter.lanes.is_empty())
         else {
@@ -265,14 +266,14 @@ impl Lanes {
         }
     }
 
-    /// The most units that one lane has.
+    /// The number of slots of the largest lane.
     fn widest(&self) -> u32 {
         let several = self.several.as_ref().expect("several lanes");
         self.lanes[0].lane.share(several.k)
     }
 
-    /// The lane for a client: one that keeps what it wants, else where the fewest of this process
-    /// are, of equals in turn; but none of `besides`.
+    /// The lane for a client: one with a cached grant of its weight, else the one with the fewest
+    /// clients of this process, among equals in turn; none of `besides`.
     fn placed(&self, weight: u32, besides: &[u8]) -> Option<u8> {
         let several = self.several.as_ref().expect("several lanes");
         let count = u64::from(self.count());
@@ -289,7 +290,7 @@ impl Lanes {
             .min_by_key(rank)
     }
 
-    /// A client asks in that lane.
+    /// A client enters the queue of that lane.
     fn join(&mut self, number: u64, weight: u32, lane: u8, out: &mut Out) {
         let several = self.several();
         several.waiter(number).lanes.push(lane);
@@ -311,11 +312,11 @@ impl Lanes {
         Ok(())
     }
 
-    /// The timer runs while somebody waits that has not asked in all lanes.
+    /// The timer runs while a client waits that has not entered all lanes.
     fn time_those_that_wait(&mut self, out: &mut Out) {
         let count = usize::from(self.count());
         let several = self.several();
-        // Mostly it is whoever came last.
+        // Mostly it is the latest client.
         let runs = several.waiters.iter().rev().any(|(_, waiter)| waiter.lanes.len() < count);
         match (core::mem::replace(&mut several.timed, runs), runs) {
             (false, true) => out.arm_within(LanesTimer::Widen, several.patience, several.patience),
@@ -324,12 +325,12 @@ impl Lanes {
         }
     }
 
-    /// Whoever has waited since the last time asks in one more lane.
+    /// Each client that has waited since the last expiry enters one more lane.
     fn widen(&mut self, out: &mut Out) {
         self.several().timed = false;
         let numbers: Vec<u64> = self.several().waiters.iter().map(|(number, _)| *number).collect();
         for number in numbers {
-            // It may have been granted just now, when one before it left a queue.
+            // It may have been granted just now, when a client before it left a queue.
             let Some(waiter) = self.several().find(number) else { continue };
             if !core::mem::replace(&mut waiter.aged, true) {
                 continue;
@@ -371,12 +372,12 @@ impl Lanes {
         Ok(())
     }
 
-    /// Goes on where it stopped. The number of lanes is that of then: it is fixed for a gate's
+    /// Resumes the suspended lanes. Their number is the suspended one: it is fixed for a gate's
     /// incarnation.
-    fn take_up(suspended: Suspended, setup: &Setup, out: &mut Out) -> Self {
+    fn resume_from(suspended: Suspended, setup: &Setup, out: &mut Out) -> Self {
         let of = u8::try_from(suspended.lanes.len()).expect("at most 64");
         assert!(of > 0 && (of > 1) == suspended.several.is_some(), "so it was put away");
-        let several = suspended.several.map(|queues| Box::new(Several::take_up(queues, setup)));
+        let several = suspended.several.map(|queues| Box::new(Several::resume_from(queues, setup)));
         let mut lanes = Self { lanes: SmallVec::new(), several };
         let mut k = 0;
         for (number, suspended) in (0..of).zip(suspended.lanes) {
@@ -405,7 +406,7 @@ impl Lanes {
 }
 
 impl Several {
-    fn put_away(&self) -> SuspendedQueues {
+    fn to_suspended(&self) -> SuspendedQueues {
         let waiters = self.waiters.iter();
         SuspendedQueues {
             k: self.k,
@@ -415,7 +416,7 @@ impl Several {
         }
     }
 
-    fn take_up(suspended: SuspendedQueues, setup: &Setup) -> Self {
+    fn resume_from(suspended: SuspendedQueues, setup: &Setup) -> Self {
         let waiter = |weight, lanes: Vec<u8>| Waiter { weight, lanes: lanes.into(), aged: false };
         let waiters = suspended.waiters.into_iter();
         Self {
@@ -430,13 +431,13 @@ impl Several {
         }
     }
 
-    /// The first that waits in that lane has been granted.
+    /// The first client that waits in that lane has been granted.
     fn served(&mut self, lane: u8) -> (u64, Waiter) {
         let number = self.queues[usize::from(lane)].pop_front().expect("whoever is granted waited");
         (number, self.remove(number))
     }
 
-    /// The first of that weight that waits in that lane cannot be granted there any more.
+    /// The first client with that weight that waits in that lane cannot be granted there any more.
     fn outgrown(&mut self, lane: u8, weight: u32) -> Option<u64> {
         let weighs = |number: u64| {
             self.waiters.iter().any(|(other, waiter)| *other == number && waiter.weight == weight)
@@ -472,7 +473,7 @@ impl Protocol for Lanes {
 
     fn start(setup: &Setup, restored: Option<Box<Suspended>>, out: &mut Out) -> Self {
         if let Some(suspended) = restored {
-            return Self::take_up(*suspended, setup, out);
+            return Self::resume_from(*suspended, setup, out);
         }
         let of = u8::try_from(setup.slots.lanes.clamp(1, MOST)).expect("at most 64");
         let several = (of > 1).then(|| Several {
@@ -556,8 +557,11 @@ impl Protocol for Lanes {
 
 impl Suspend for Lanes {
     fn suspend(&self) -> Option<Box<Suspended>> {
-        let lanes = self.lanes.iter().map(Slots::put_away).collect::<Option<_>>()?;
-        Some(Box::new(Suspended { lanes, several: self.several.as_deref().map(Several::put_away) }))
+        let lanes = self.lanes.iter().map(Slots::to_suspended).collect::<Option<_>>()?;
+        Some(Box::new(Suspended {
+            lanes,
+            several: self.several.as_deref().map(Several::to_suspended),
+        }))
     }
 }
 
@@ -574,7 +578,7 @@ impl TransientFaults for Lanes {}
 mod tests {
     use super::*;
 
-    /// Every slot is in one lane, whatever k is.
+    /// Every slot is in exactly one lane, whatever k is.
     #[test]
     fn lanes_share_all_slots() {
         for k in [0, 1, 2, 3, 7, 64, u32::MAX - 1, u32::MAX] {

@@ -1,10 +1,11 @@
-//! Incarnations and views, as the log tells them.
+//! Incarnations and views, from the log.
 //!
-//! Whoever is added begins a view, and clocks begin above in each view. So a new member's stamps
-//! are greater than all that were made before, and requests that are out need not ask it: it asks
-//! everybody, and hears of them as ahead. A process that comes back needs to learn nothing but the
-//! log, and asks only once it has installed the view that adds it. Requests of a view that is not
-//! installed here are kept until it is: otherwise a clock would run ahead of its view.
+//! Each added member begins a view, and clocks continue above all earlier ones in each view. So a
+//! new member's stamps are greater than all that were made before, and requests that are out need
+//! not ask it: it asks every other member, and learns of those requests as ahead. A returning
+//! process needs to learn nothing but the log, and requests only once it has installed the view
+//! that adds it. Requests of a view that is not installed here are queued until it is: otherwise a
+//! clock would run ahead of its view.
 
 use kgate_core::{Fence, Incarnation, InitialMembers, MembershipSource, NodeId, Refusal, ViewId};
 
@@ -14,13 +15,13 @@ use super::message::{About, Head, SlotsMessage};
 use super::stamp::Clock;
 use super::{Out, Slots};
 
-/// Requests kept for a view that is slow to come. Beyond, they are dropped as if the network had
-/// lost them.
+/// The greatest number of requests queued for later views. Further ones are dropped as if the
+/// network had lost them.
 const KEPT: usize = 1 << 16;
 
 impl Slots {
-    /// This process comes back with nothing: it waits for the log to tell that it takes part, or
-    /// tells the others so itself.
+    /// This process returns without state: it waits for the log to add it, or announces itself to
+    /// the others.
     pub(super) fn begin_return(&mut self, incarnation: Incarnation, out: &mut Out) {
         match self.membership() {
             MembershipSource::Log => self.incarnation = None,
@@ -28,17 +29,23 @@ impl Slots {
         }
     }
 
-    /// The log tells who takes part when this gate is made. Whoever does not is added later.
-    pub(super) fn begin_founded(&mut self, initial_members: &InitialMembers) {
-        self.fleet = Fleet::founded(initial_members);
+    /// The log decides the members of a new gate. Other processes are added later.
+    pub(super) fn begin_with_members(&mut self, initial_members: &InitialMembers) {
+        self.fleet = Fleet::of_members(initial_members);
         self.clock = Clock { view: initial_members.view, ticks: 0 };
         self.incarnation = self.fleet.incarnation(self.me);
         self.returns = u32::from(self.incarnation.is_none());
     }
 
-    /// Whether a message counts: its sender, and the process that asks, are members in those
-    /// incarnations.
-    pub(super) fn hears(&mut self, from: NodeId, head: Head, about: About, out: &mut Out) -> bool {
+    /// Whether a message counts: its sender, and the process whose request it is about, are members
+    /// in those incarnations.
+    pub(super) fn accepts(
+        &mut self,
+        from: NodeId,
+        head: Head,
+        about: About,
+        out: &mut Out,
+    ) -> bool {
         if self.incarnation.is_none() {
             return false;
         }
@@ -52,9 +59,9 @@ impl Slots {
         self.fleet.incarnation(from) == Some(head.incarnation) && of_root == Some(about.incarnation)
     }
 
-    /// Keeps a request until its view is installed. Of one process by one way, only the newest
-    /// matters; a relay that has heard of an older one late need not wait for that.
-    pub(super) fn keep_for_later(&mut self, from: NodeId, request: SlotsMessage, out: &mut Out) {
+    /// Queues a request until its view is installed. Of one process by one path, only the newest
+    /// matters; a relay that receives an older one late must not be left waiting for an answer.
+    pub(super) fn queue_for_later(&mut self, from: NodeId, request: SlotsMessage, out: &mut Out) {
         let about = |message: &SlotsMessage| match message {
             SlotsMessage::Request { about, .. } => Some(*about),
             SlotsMessage::Agg { .. }
@@ -67,23 +74,23 @@ impl Slots {
         let same_way = |(parent, other): &(NodeId, SlotsMessage)| {
             *parent == from && stamp(other).is_some_and(|other| other.node == new.stamp.node)
         };
-        if self.kept.iter().any(|kept| same_way(kept) && stamp(&kept.1) > Some(new.stamp)) {
+        if self.queued.iter().any(|kept| same_way(kept) && stamp(&kept.1) > Some(new.stamp)) {
             self.answer_nothing(new, from, out);
             return;
         }
-        self.kept.retain(|kept| !same_way(kept));
-        if self.kept.len() < KEPT {
-            let place = self.kept.partition_point(|(parent, message)| {
+        self.queued.retain(|kept| !same_way(kept));
+        if self.queued.len() < KEPT {
+            let place = self.queued.partition_point(|(parent, message)| {
                 (stamp(message), *parent) < (Some(new.stamp), from)
             });
-            self.kept.insert(place, (from, request));
+            self.queued.insert(place, (from, request));
         }
     }
 
-    /// A view was installed: what waited for it happens.
-    fn open_kept(&mut self, out: &mut Out) {
-        for (from, message) in core::mem::take(&mut self.kept) {
-            // It was looked at when it came.
+    /// A view was installed: processes the requests that were queued for it.
+    fn process_queued(&mut self, out: &mut Out) {
+        for (from, message) in core::mem::take(&mut self.queued) {
+            // It was checked on arrival.
             let _ = self.on_deliver(from, message, out);
         }
     }
@@ -103,15 +110,15 @@ impl Slots {
             }
             return Ok(());
         }
-        let speaks_of_it =
+        let is_current =
             incarnation >= self.fleet.latest(node) || self.defects.has(S5) || self.defects.has(S2);
-        if speaks_of_it {
+        if is_current {
             self.gone(node, incarnation, out);
         }
         Ok(())
     }
 
-    /// This process was evicted: it takes part again once the log says so.
+    /// This process was evicted: it becomes a member again once the log adds it.
     fn leave(&mut self, incarnation: Incarnation, out: &mut Out) {
         self.fleet.remove(self.me, incarnation);
         self.incarnation = None;
@@ -121,12 +128,12 @@ impl Slots {
         self.lose_everything(out);
     }
 
-    /// `node` takes part no more: it holds nothing, asks nothing, answers nothing.
+    /// `node` is no longer a member: it holds nothing, requests nothing, answers nothing.
     pub(super) fn gone(&mut self, node: NodeId, incarnation: Incarnation, out: &mut Out) {
         let was = self.fleet.incarnation(node).is_some();
         self.forget(node, incarnation);
         if was {
-            self.joined_without(node, out);
+            self.stop_joining_with(node, out);
             self.go_on(out);
         }
     }
@@ -143,16 +150,17 @@ impl Slots {
         }
     }
 
-    /// Members have changed: does what waited for that.
+    /// The membership has changed: does what waited for that.
     pub(super) fn go_on(&mut self, out: &mut Out) {
         self.flush(out);
         self.cover(out);
         self.settle(out);
     }
 
-    /// `node` takes part in that incarnation. Requests that are out need not ask it if its stamps
-    /// are sure to be greater. Nothing may happen between the end of its earlier incarnation and
-    /// that: a joiner would believe that nobody is there. So the caller goes on, not this.
+    /// `node` becomes a member in that incarnation. Requests that are out are exempt from asking it
+    /// if its stamps are certain to be greater. Nothing may be processed between the end of its
+    /// earlier incarnation and this step: a joiner would conclude that no other process exists. So
+    /// the caller continues, not this function.
     pub(super) fn added(
         &mut self,
         node: NodeId,
@@ -181,7 +189,7 @@ impl Slots {
             return Err(Refusal::UnknownNode(node));
         }
         if self.membership() == MembershipSource::Join {
-            return Ok(()); // Whoever is back says so itself.
+            return Ok(()); // A returning process announces itself.
         }
         if self.defects.has(S2) {
             if node != self.me {
@@ -191,7 +199,7 @@ impl Slots {
             return Ok(());
         }
         if view <= self.fleet.view {
-            return Ok(()); // Known: a log may be told twice.
+            return Ok(()); // Already installed: the log may be delivered twice.
         }
         if node == self.me {
             self.fleet.add(node, incarnation);
@@ -206,7 +214,7 @@ impl Slots {
         if !self.defects.has(S6) {
             self.clock = self.clock.max(Clock { view, ticks: 0 });
         }
-        self.open_kept(out);
+        self.process_queued(out);
         self.go_on(out);
         Ok(())
     }

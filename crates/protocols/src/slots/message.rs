@@ -1,5 +1,4 @@
-//! What processes say to each other, and how that is written in traces and pictures: short, and
-//! what is 0 or usual is left out.
+//! The messages, and their text in traces and diagrams: short, without zeros and defaults.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,52 +11,52 @@ use super::ranges::Ranges;
 use super::slot_set::SlotSet;
 use super::stamp::{Clock, Stamp};
 
-/// Who speaks: which incarnation of the sender, and the last view that it has installed.
+/// The sender of a message: its incarnation, and the last view that it has installed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Head {
-    /// Which incarnation.
+    /// The sender's incarnation.
     pub incarnation: Incarnation,
-    /// Its view.
+    /// The sender's view.
     pub view: ViewId,
 }
 
-/// Whose request a message is about.
+/// The request that a message is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct About {
-    /// Its stamp, which names its process.
+    /// The request's stamp, which names its process.
     pub stamp: Stamp,
-    /// Which incarnation of that process asked.
+    /// The incarnation of that process at the request.
     pub incarnation: Incarnation,
 }
 
-/// How far a request is passed on.
+/// How far a request is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Scope {
-    /// Not at all, and the answer goes to whoever asks.
+    /// Not at all; the answer goes to the requester.
     Yourself,
     /// To the first member of each of the clusters 1 .. h.
     Clusters(u8),
 }
 
-/// What one process says of a request: a snapshot. A later one, of a greater version, replaces it.
+/// A snapshot of one process for one request. A snapshot with a greater version replaces it.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Report {
-    /// Who says so.
+    /// The process.
     pub node: NodeId,
-    /// In which incarnation.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// How often it had changed when it said so.
+    /// The version: the number of changes until the snapshot.
     pub version: u64,
-    /// Slots of its grants that are older than the request.
+    /// The slots of its grants that are older than the request.
     pub holds: SlotSet,
-    /// Whether it has asked before, and that is not decided.
+    /// Whether it waits with an older request.
     pub ahead: bool,
-    /// Whether some of the slots are only kept: it gives them back if it is asked again.
+    /// Whether some of the slots are only cached: it returns them when the request is repeated.
     pub idle: bool,
 }
 
 impl Report {
-    /// Whether nothing of this process stands in the request's way: then nothing ever will.
+    /// Whether this process is no obstacle to the request: then it never will be one.
     pub(super) fn is_empty(&self) -> bool {
         !self.ahead && self.holds.is_empty()
     }
@@ -66,21 +65,21 @@ impl Report {
 /// Answers of several processes to one request.
 #[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Answers {
-    /// Those in whose way nothing is.
+    /// The processes that are no obstacle.
     pub empty: Ranges,
     /// The others.
     pub reports: Vec<Report>,
 }
 
 impl Answers {
-    /// Of one process.
+    /// The answer of one process.
     pub(super) fn of(report: Report) -> Self {
         let mut answers = Self::default();
         answers.add(report);
         answers
     }
 
-    /// Of one process in whose way nothing is.
+    /// The answer of one process that is no obstacle.
     pub(super) fn nothing_of(node: NodeId) -> Self {
         let mut answers = Self::default();
         answers.empty.insert_one(node);
@@ -95,13 +94,13 @@ impl Answers {
         }
     }
 
-    /// Leaves out ids from `nodes` on.
+    /// Removes ids from `nodes` on.
     pub(super) fn cut(&mut self, nodes: u32) {
         self.empty.cut(nodes);
         self.reports.retain(|report| report.node.0 < nodes);
     }
 
-    /// Puts those of another one to them.
+    /// Adds the answers of another message.
     pub(super) fn extend(&mut self, other: Self) {
         self.empty.extend(&other.empty);
         self.reports.extend(other.reports);
@@ -111,52 +110,52 @@ impl Answers {
 /// A message of `slots`.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SlotsMessage {
-    /// May I? Answered by `Agg`, at once unless the answer is put off. Asked once more, it means: I
-    /// need what you keep.
+    /// A request. Answered by `Agg`, at once unless the answer is deferred. When repeated, it also
+    /// asks for the slots that the receiver only caches.
     Request {
-        /// Who speaks.
+        /// The sender.
         head: Head,
-        /// Whose request it is.
+        /// The request.
         about: About,
-        /// How many units it wants.
+        /// The number of slots requested.
         weight: u32,
-        /// To whom it is to be passed on.
+        /// The processes to forward it to.
         scope: Scope,
     },
-    /// Answers, put together on their way back; none of a relay that has nothing to say any more.
+    /// Answers, combined on their way back; empty from a relay that has nothing more to report.
     Agg {
-        /// Who speaks.
+        /// The sender.
         head: Head,
-        /// Whose request they answer.
+        /// The request that they answer.
         about: About,
-        /// What they say.
+        /// The answers.
         answers: Box<Answers>,
     },
-    /// What I said has changed.
+    /// A report has changed.
     Update {
-        /// Who speaks.
+        /// The sender.
         head: Head,
-        /// Whose request it is about.
+        /// The request that the report is about.
         about: About,
-        /// What I say now.
+        /// The new report.
         report: Box<Report>,
     },
-    /// I am back (without a log only). Answered by `Welcome`.
+    /// The sender is back (without a log only). Answered by `Welcome`.
     Join {
-        /// In which incarnation.
+        /// The sender's incarnation.
         incarnation: Incarnation,
         /// The first or the second round.
         round: u8,
     },
     /// The answer to `Join`.
     Welcome {
-        /// Who speaks.
+        /// The sender.
         head: Head,
-        /// Which incarnation is welcome.
+        /// The incarnation that is welcome.
         incarnation: Incarnation,
-        /// In which round.
+        /// The round that this answers.
         round: u8,
-        /// The answerer's clock.
+        /// The sender's clock.
         clock: Clock,
     },
 }
@@ -169,7 +168,7 @@ kgate_core::kinds!(SlotsMessage {
     Welcome => "welcome",
 });
 
-/// The sender's incarnation and view, as the end of a message.
+/// The sender's incarnation and view, at the end of a message.
 impl fmt::Debug for Head {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.incarnation > Incarnation::default() {
@@ -194,7 +193,7 @@ impl fmt::Debug for About {
     }
 }
 
-/// `p1 v3 ahead holds {0} kept`; `clear` if nothing stands in the way.
+/// `p1 v3 ahead holds {0} cached`; `clear` if it is no obstacle.
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.node)?;
@@ -211,11 +210,11 @@ impl fmt::Debug for Report {
         if !self.holds.is_empty() {
             write!(f, " holds {:?}", self.holds)?;
         }
-        if self.idle { f.write_str(" kept") } else { Ok(()) }
+        if self.idle { f.write_str(" cached") } else { Ok(()) }
     }
 }
 
-/// `p1-p3 clear, p4 v1 ahead`; `nothing` of a relay that has nothing to say any more.
+/// `p1-p3 clear, p4 v1 ahead`; `nothing` from a relay that has nothing more to report.
 impl fmt::Debug for Answers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
@@ -231,7 +230,7 @@ impl fmt::Debug for Answers {
     }
 }
 
-/// `Request 1@p0 w1`; on the tree `h2`: to be passed on to clusters 1 and 2.
+/// `Request 1@p0 w1`; on the tree `h2`: to be forwarded to clusters 1 and 2.
 impl fmt::Debug for SlotsMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -277,7 +276,7 @@ mod tests {
         }
     }
 
-    /// How messages stand in traces: everything that is not usual is told.
+    /// The text of messages in traces: everything that is not a default is written.
     #[test]
     fn in_traces() {
         let head = Head { incarnation: Incarnation(0), view: ViewId(0) };
@@ -307,7 +306,7 @@ mod tests {
         let update = SlotsMessage::Update { head, about, report: Box::new(kept) };
         assert_eq!(
             format!("{update:?}"),
-            "Update 4/7@p0 (incarnation 3): p1 (incarnation 4) v2 holds {0, 1} kept"
+            "Update 4/7@p0 (incarnation 3): p1 (incarnation 4) v2 holds {0, 1} cached"
         );
         let welcome = SlotsMessage::Welcome {
             head,

@@ -1,39 +1,38 @@
-//! `slots`: numbered, fenced slots in the order of requests; ours. `docs/internals/slots.md` tells it with
-//! proofs, costs and pictures.
+//! `slots`: numbered, fenced slots in the order of requests; kgate's own protocol.
+//! `docs/internals/slots.md` has proofs, costs and pictures.
 //!
-//! k slots, numbered 0 .. k-1. A process stamps its request with its logical clock and asks
-//! everybody. Each answers with a **snapshot**: which slots it holds by older requests, and whether
-//! it is *ahead*, that is, has asked before and waits too. Whoever was told that something stands
-//! in its way is owed any change. A request is decided by its own process once everybody has
-//! answered and nobody is ahead: it takes the lowest slots that nobody holds, as soon as there are
-//! enough for what its client wants.
+//! k slots, numbered 0 .. k-1. A process stamps its request with its logical clock and sends it to
+//! every other process. Each answers with a **snapshot**: the slots that it holds by older
+//! requests, and whether it is *ahead*, that is, waits with an older request itself. A process that
+//! has reported an obstacle (a slot held, or a request ahead) owes the requester every change of
+//! it. A process decides its own request once every other process has answered and none is ahead:
+//! it takes the lowest slots that no process holds, as soon as there are enough for its client's
+//! weight.
 //!
-//! Invariant: after p has received a request, p's clock has passed it, so whatever p asks for later
-//! comes behind. Hence what p holds or will hold before that request ends is within its last
-//! report; an empty report is final; and **requests are decided in the order of their stamps**. So
-//! a slot has one holder, its fence (the stamp of the request, then a count of re-uses) grows for
-//! ever, and a request for many is never overtaken.
+//! Invariant: after p has received a request, p's clock has passed it, so every later request of p
+//! is ordered behind it. Hence p's last report contains every slot that p holds or will hold before
+//! that request ends; an empty report is final; and **requests are decided in the order of their
+//! stamps**. So a slot has at most one holder, its fence (the stamp of the request, then a count of
+//! re-uses) always grows, and a request with a large weight is never overtaken.
 //!
-//! Cost: 2(n-1) messages and two delays when nobody else asks, one delay after a release, none to
-//! use a kept slot again. On the tree of the virtual hypercube the answers are put together on
-//! their way back: log2 n messages reach the asker, after 2 log2 n delays. An idle process keeps
-//! its clock and a few words.
+//! Cost: 2(n-1) messages and two delays when no other process requests, one delay after a release,
+//! none to re-use a cached slot. On the tree of the virtual hypercube the answers are combined on
+//! their way back: log2 n messages reach the requester, after 2 log2 n delays. An idle process
+//! keeps its clock and a few words.
 //!
-//! - `asking.rs`: clients, the request, the decision, what becomes of slots that are given back;
-//! - `answering.rs`: requests of others, debts, relays of the tree;
+//! - `request.rs`: clients, the request, the decision, and the slots that are returned;
+//! - `response.rs`: requests of others, debts, relays of the tree;
 //! - `membership.rs`: incarnations and views, from the log; `join.rs`: without one;
 //! - `reserved.rs`: slots that the agreed log holds;
-//! - `suspend.rs`: a clean stop, and going on after it;
-//! - `lanes.rs`: several independent queues under one roof.
+//! - `suspend.rs`: a clean stop, and resuming after it;
+//! - `lanes.rs`: several independent queues.
 //!
-//! Deviations from the design (`docs/internals/slots.md`): no process remembers the last request of every
-//! other one; a debt is replaced only by a newer one, which is all that is needed. Who is ahead and
-//! was known to be ahead does not tell what else has changed: the asker waits anyway. A request for
-//! several clients is granted part by part. Answers of a higher view are taken at once, only
-//! requests of one are kept.
+//! Deviations from the design (`docs/internals/slots.md`): no process remembers the last request of
+//! every other one; a debt is replaced only by a newer one, which is all that the proof needs. A
+//! process that is ahead, and was reported as ahead before, does not report its other changes: the
+//! requester has to wait for it anyway. A request for several clients is granted part by part.
+//! Answers of a higher view are processed at once, only requests of a higher view are queued.
 
-mod answering;
-mod asking;
 mod debts;
 pub mod defects;
 mod fleet;
@@ -45,7 +44,9 @@ mod message;
 mod pending;
 mod ranges;
 mod relay;
+mod request;
 mod reserved;
+mod response;
 mod slot_set;
 mod stamp;
 mod suspend;
@@ -78,59 +79,60 @@ use lanes::Lane;
 use pending::Pending;
 use relay::Relays;
 
-/// Up to so many processes a request goes straight to each: measured in `docs/internals/slots.md`.
+/// Up to this number of processes a request goes straight to each: measured in
+/// `docs/internals/slots.md`.
 pub const FLAT_UP_TO: u32 = 128;
 
 /// `slots` at one process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slots {
     me: NodeId,
-    /// Which of several independent queues this is.
+    /// The lane of this instance.
     lane: Lane,
-    /// k, as far as it was told.
+    /// k, as far as this process knows.
     k: u32,
     defects: Defects,
     options: SlotOptions,
-    /// How many of its own returns the log still has to tell before it takes part; 0 from the first
-    /// start on.
+    /// The number of times that the log still has to add this process before it becomes a member; 0
+    /// from the first start on.
     returns: u32,
-    /// In which incarnation it takes part; none while it does not.
+    /// The incarnation in which the process is a member; `None` while it is not.
     incarnation: Option<Incarnation>,
     fleet: Fleet,
     clock: Clock,
-    /// How often what others may have to know has changed.
+    /// Version of the state that other processes may have to know; grows with each change.
     version: u64,
-    /// How many grants there were in this incarnation.
+    /// Number of grants in this incarnation.
     granted: u64,
-    /// Whether it may decide and hand over.
+    /// Whether the process may decide and hand over (its lease is valid).
     lease: bool,
-    /// What clients want whose request is not out yet, in their order.
-    wishes: VecDeque<u32>,
+    /// The weights of the clients whose request has not been sent, in order.
+    waiting: VecDeque<u32>,
     pending: Option<Box<Pending>>,
     grants: Grants,
-    /// What the agreed log holds, as far as it has been applied here.
+    /// The slots that the agreed log holds, as far as it has been applied here.
     reserved: SlotSet,
     debts: Debts,
     relays: Relays,
-    /// How many slots others held when this process last decided: a guess at how crowded it is, on
-    /// which nothing but speed depends.
-    crowd: u32,
+    /// The number of slots that others held when this process last decided: an estimate of the
+    /// contention. It influences speed only, never safety.
+    contention: u32,
     /// Requests of a view that is not installed here yet.
-    kept: Vec<(NodeId, SlotsMessage)>,
+    queued: Vec<(NodeId, SlotsMessage)>,
     joining: Option<Box<Joining>>,
-    /// Without a log: whose new incarnation has shown, has not said JOIN here, and was not asked
-    /// since.
+    /// Without a log: processes whose new incarnation was noticed by a message, that have not sent
+    /// JOIN here, and that have not been sent a request since.
     noticed: NodeList,
 }
 
 /// Timers run only where messages may be lost ([`SlotOptions::ask_again`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SlotsTimer {
-    /// While a request or a JOIN is out: whoever has not answered is asked again. Runs on until
-    /// nothing is out.
+    /// Fires while a request or a JOIN is out, and repeats it to the processes that have not
+    /// answered. Stops by itself when nothing is out.
     AskAgain,
-    /// While answers are put together: what has come is passed on at the second expiry. Runs on
-    /// until nothing is relayed.
+    /// Fires while answers are combined; at the second expiry the answers so far are forwarded.
+    /// Stops by itself when nothing is relayed.
     PassOn,
 }
 
@@ -153,13 +155,13 @@ impl Slots {
         Head { incarnation: self.incarnation.unwrap_or_default(), view: self.fleet.view }
     }
 
-    /// Whether it takes part fully: it may ask.
+    /// Whether the process is a full member: it may request.
     fn is_member(&self) -> bool {
         self.incarnation.is_some() && self.joining.is_none()
     }
 
-    /// Ids are below that in a message: whoever has installed a view that is not installed here may
-    /// know of more processes.
+    /// The bound of the ids in a message: a sender that has installed a view that is not installed
+    /// here may know of more processes.
     fn ids_below(&self, message: &SlotsMessage) -> u32 {
         let head = match message {
             SlotsMessage::Request { head, .. }
@@ -171,7 +173,7 @@ impl Slots {
         if is_later { Fence::NODES } else { self.fleet.nodes }
     }
 
-    /// Bytes from the network: whatever a message says is possible, or it is refused.
+    /// Checks bytes from the network: every content is either possible or refused.
     fn check(&self, from: NodeId, message: &SlotsMessage) -> Result<(), Refusal> {
         let nodes = self.ids_below(message);
         if from == self.me || from.0 >= nodes {
@@ -241,20 +243,20 @@ impl Slots {
                 self.on_welcome(from, head, incarnation, round, clock, out)
             }
             SlotsMessage::Request { head, .. } if head.view > self.fleet.view => {
-                self.keep_for_later(from, message, out)
+                self.queue_for_later(from, message, out)
             }
             SlotsMessage::Request { head, about, weight, scope } => {
-                if self.hears(from, head, about, out) {
+                if self.accepts(from, head, about, out) {
                     self.on_request(from, about, weight, scope, out);
                 }
             }
             SlotsMessage::Agg { head, about, answers } => {
-                if self.hears(from, head, about, out) {
+                if self.accepts(from, head, about, out) {
                     self.on_agg(from, about, *answers, out);
                 }
             }
             SlotsMessage::Update { head, about, report } => {
-                if self.hears(from, head, about, out) {
+                if self.accepts(from, head, about, out) {
                     self.on_update(about, *report, out);
                 }
             }
@@ -303,21 +305,21 @@ impl Protocol for Slots {
             version: 0,
             granted: 0,
             lease: true,
-            wishes: VecDeque::new(),
+            waiting: VecDeque::new(),
             pending: None,
             grants: Grants::default(),
             reserved: SlotSet::default(),
             debts: Debts::default(),
             relays: Relays::default(),
-            crowd: 0,
-            kept: Vec::new(),
+            contention: 0,
+            queued: Vec::new(),
             joining: None,
             noticed: NodeList::default(),
         };
         if let Some(suspended) = restored {
-            slots.take_up(*suspended, setup, out);
+            slots.resume_from(*suspended, setup, out);
         } else if let Some(initial_members) = &setup.initial_members {
-            slots.begin_founded(initial_members);
+            slots.begin_with_members(initial_members);
         } else if slots.returns > 0 {
             slots.begin_return(setup.incarnation, out);
         }
@@ -344,7 +346,7 @@ impl Protocol for Slots {
 
     fn observe(&self) -> Observation {
         let pending = self.pending.as_ref();
-        let waits = pending.is_some() || !self.wishes.is_empty();
+        let waits = pending.is_some() || !self.waiting.is_empty();
         let in_use = self.grants.iter().filter_map(|grant| grant.id).next();
         let here = self.grants.iter().flat_map(|grant| {
             grant.slots.as_slice().iter().map(move |slot| (self.lane.global(*slot), grant.fence()))
@@ -371,13 +373,13 @@ impl Protocol for Slots {
 
 impl Suspend for Slots {
     fn suspend(&self) -> Option<Box<SuspendedLane>> {
-        self.put_away().map(Box::new)
+        self.to_suspended().map(Box::new)
     }
 }
 
 impl Explorable for Slots {
-    /// Answers to a request of this process that is not out: no stamp is ever used twice. Without a
-    /// log any message may tell of a new incarnation.
+    /// Outdated: an answer to a request of this process that is not out, because no stamp is ever
+    /// used twice. Without a log any message may announce a new incarnation.
     fn is_outdated(&self, _from: NodeId, message: &SlotsMessage) -> bool {
         let about = match message {
             SlotsMessage::Agg { about, .. } | SlotsMessage::Update { about, .. } => about,

@@ -13,12 +13,12 @@ use super::slot_set::SlotSet;
 use super::stamp::Stamp;
 use crate::collections::NodeList;
 
-/// What of a report is heeded: everything, but for defects.
+/// Which reports count: all checks are on, except for defects.
 #[derive(Clone, Copy)]
-pub(super) struct Heed {
-    /// The newest report of a process counts; otherwise the last that arrives does (S1).
+pub(super) struct Checks {
+    /// The newest report of a process counts; otherwise the last to arrive does (S1).
     pub(super) newest: bool,
-    /// Those of earlier incarnations do not count; otherwise they do (S12).
+    /// Reports of earlier incarnations do not count; otherwise they do (S12).
     pub(super) incarnations: bool,
 }
 
@@ -26,27 +26,27 @@ pub(super) struct Heed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Pending {
     pub(super) stamp: Stamp,
-    /// What the clients that it is for want, in their order. Mostly it is for one.
+    /// The weights of its clients, in their order. Mostly there is one.
     pub(super) parts: VecDeque<u32>,
     /// The count of the next fence under this stamp: one request may be granted part by part.
     pub(super) uses: u16,
-    /// Who has answered; some of them may have left since.
+    /// The processes that have answered; some of them may have left since.
     heard: Ranges,
-    /// What stands in its way, of those that have answered, by their ids.
+    /// The obstacles reported by the processes that have answered, by their ids.
     reports: Vec<Report>,
-    /// How many members have not answered, and how many are ahead.
+    /// The number of members that have not answered, and the number that are ahead.
     lacking: u32,
     ahead: u32,
     /// The children in the tree that have not answered.
     pub(super) wait: NodeList,
-    /// Who was asked for what it keeps, and has not said anything since.
+    /// The processes that were asked for their cached slots and have not sent anything since.
     called: NodeList,
-    /// How often everybody was asked again who might not have heard.
+    /// The number of repetitions to all processes that might have missed the request.
     pub(super) repeats: u8,
 }
 
 impl Pending {
-    /// Just made, by a process that is itself a member.
+    /// A new request of a process that is itself a member.
     pub(super) fn new(stamp: Stamp, parts: VecDeque<u32>, fleet: &Fleet) -> Self {
         let (lacking, wait) = (fleet.count_in(0, fleet.nodes) - 1, NodeList::default());
         let mut heard = Ranges::default();
@@ -66,22 +66,21 @@ impl Pending {
         }
     }
 
-    /// How many units it is for.
+    /// The total weight.
     pub(super) fn weight(&self) -> u32 {
         self.parts.iter().sum()
     }
 
-    /// It is first, and there is too little: whoever keeps something is to be asked for it, each
-    /// once.
+    /// The request is first, and there are too few free slots: the processes with cached slots to
+    /// ask for them, each once.
     pub(super) fn call(&mut self) -> Box<[NodeId]> {
         let idle = self.reports.iter().filter(|report| report.idle).map(|report| report.node);
         idle.filter(|&node| self.called.insert(node)).collect()
     }
 
-    /// Takes answers in. Those of earlier incarnations do not count; a request asks only who is a
-    /// member, and whoever comes later is exempt, so that an empty answer needs no incarnation
-    /// beside it.
-    pub(super) fn take(&mut self, answers: Answers, fleet: &Fleet, heed: Heed) {
+    /// Takes answers in. Those of earlier incarnations do not count; a request goes to members
+    /// only, and later members are exempt, so that an empty answer needs no incarnation beside it.
+    pub(super) fn take(&mut self, answers: Answers, fleet: &Fleet, checks: Checks) {
         for range in answers.empty.iter() {
             self.heard.insert(range, |new| self.lacking -= fleet.count_in(new.start, new.end));
         }
@@ -93,15 +92,15 @@ impl Pending {
             self.reports.retain(|report| !settled(report));
         }
         for report in answers.reports {
-            self.take_report(report, fleet, heed);
+            self.take_report(report, fleet, checks);
         }
     }
 
     /// Takes one report in: the newest one of each process counts.
-    pub(super) fn take_report(&mut self, report: Report, fleet: &Fleet, heed: Heed) {
+    pub(super) fn take_report(&mut self, report: Report, fleet: &Fleet, checks: Checks) {
         if fleet
             .incarnation(report.node)
-            .is_none_or(|incarnation| heed.incarnations && incarnation != report.incarnation)
+            .is_none_or(|incarnation| checks.incarnations && incarnation != report.incarnation)
         {
             return;
         }
@@ -109,8 +108,8 @@ impl Pending {
         let place = self.reports.binary_search_by_key(&report.node, |known| known.node);
         let heard = self.heard.contains(report.node);
         match place {
-            Ok(at) if heed.newest && report.version < self.reports[at].version => return,
-            Err(_) if heed.newest && heard => return, // An empty answer is final.
+            Ok(at) if checks.newest && report.version < self.reports[at].version => return,
+            Err(_) if checks.newest && heard => return, // An empty answer is final.
             Ok(at) => {
                 self.ahead -= u32::from(self.reports[at].ahead);
                 self.reports.remove(at);
@@ -128,7 +127,7 @@ impl Pending {
         }
     }
 
-    /// `node`, a member until now, is none any more.
+    /// `node`, a member until now, has left.
     pub(super) fn gone(&mut self, node: NodeId) {
         if !self.heard.contains(node) {
             self.lacking -= 1;
@@ -141,7 +140,7 @@ impl Pending {
     }
 
     /// `node` is a new member. Its stamps are greater than this one's, so it need not be asked;
-    /// unless it is not sure that they are.
+    /// unless it is not certain that they are.
     pub(super) fn added(&mut self, node: NodeId, exempt: bool) {
         if exempt {
             self.heard.insert_one(node);
@@ -151,7 +150,7 @@ impl Pending {
         }
     }
 
-    /// `node`, a member that was not exempt, is so now.
+    /// `node`, a member that was not exempt, becomes exempt.
     pub(super) fn exempt(&mut self, node: NodeId) {
         if !self.heard.contains(node) {
             self.heard.insert_one(node);
@@ -169,14 +168,14 @@ impl Pending {
         self.lacking > 0
     }
 
-    /// Those that have not answered, or in whose report something stands in the way.
+    /// The members that have not answered, or whose report is an obstacle.
     pub(super) fn unsettled<'a>(&'a self, fleet: &'a Fleet) -> impl Iterator<Item = NodeId> + 'a {
         self.lacking(fleet).chain(self.reports.iter().map(|report| report.node))
     }
 
-    /// Whether everybody has answered and nobody is ahead.
-    pub(super) fn is_first(&self, heed_ahead: bool) -> bool {
-        self.lacking == 0 && (self.ahead == 0 || !heed_ahead)
+    /// Whether all members have answered and none is ahead.
+    pub(super) fn is_first(&self, checks_ahead: bool) -> bool {
+        self.lacking == 0 && (self.ahead == 0 || !checks_ahead)
     }
 
     /// The slots that others hold, in order.

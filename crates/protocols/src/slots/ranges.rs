@@ -1,5 +1,5 @@
-//! A set of processes as ranges: all that have answered below one node of the tree are one range,
-//! so that it stays small however many they are.
+//! A set of processes as ranges: all processes below one node of the tree are one range, so that
+//! the set stays small however many there are.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 pub struct Ranges(Vec<Range<u32>>);
 
 impl Ranges {
-    /// Whether `node` is in it.
+    /// Whether `node` is a member.
     pub(super) fn contains(&self, node: NodeId) -> bool {
         let after = self.0.partition_point(|range| range.end <= node.0);
         self.0.get(after).is_some_and(|range| range.start <= node.0)
     }
 
-    /// Adds a range; what of it was not there yet is handed to `new`, piece by piece.
+    /// Adds a range and passes the parts of it that were not members to `new`, piece by piece.
     pub(super) fn insert(&mut self, range: Range<u32>, mut new: impl FnMut(Range<u32>)) {
         if range.is_empty() {
             return;
@@ -41,12 +41,12 @@ impl Ranges {
         self.0.splice(first..last, [merged]);
     }
 
-    /// Adds one.
+    /// Adds one process.
     pub(super) fn insert_one(&mut self, node: NodeId) {
         self.insert(node.0..node.0 + 1, |_| {});
     }
 
-    /// Takes one out.
+    /// Removes one process.
     pub(super) fn remove(&mut self, node: NodeId) {
         let at = self.0.partition_point(|range| range.end <= node.0);
         let Some(range) = self.0.get(at).filter(|range| range.start <= node.0).cloned() else {
@@ -56,7 +56,7 @@ impl Ranges {
         self.0.splice(at..=at, halves.into_iter().filter(|half| !half.is_empty()));
     }
 
-    /// Takes out all from `end` on.
+    /// Removes all processes from `end` on.
     pub(super) fn cut(&mut self, end: u32) {
         self.0.retain_mut(|range| {
             range.end = range.end.min(end);
@@ -74,7 +74,7 @@ impl Ranges {
         self.0.iter().cloned()
     }
 
-    /// Whether it is what [`Ranges`] says, of ids below `nodes`.
+    /// Whether the invariant of [`Ranges`] holds, for ids below `nodes`.
     pub(super) fn is_sound(&self, nodes: u32) -> bool {
         let apart = self.0.windows(2).all(|pair| pair[0].end < pair[1].start);
         apart && self.0.iter().all(|range| range.start < range.end && range.end <= nodes)
@@ -102,8 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// It is a set of numbers in all that can be seen of it, says of each number once that it
-        /// is new, and stays sound.
+        /// It behaves like a set of numbers, reports each number once as new, and stays sound.
         #[test]
         fn agrees_with_a_set(pieces in prop::collection::vec((0u32..60, 0u32..9), 0..40)) {
             let (mut ours, mut model) = (Ranges::default(), BTreeSet::new());

@@ -1,5 +1,5 @@
-//! The inner nodes of the tree: a relay passes a request on to its children and puts their answers
-//! together with its own.
+//! The inner nodes of the tree: a relay forwards a request to its children and combines their
+//! answers with its own.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,22 +9,22 @@ use smallvec::SmallVec;
 
 use super::message::{About, Answers, Report};
 
-/// One request that is passed on.
+/// One request that is forwarded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Relay {
     pub(super) about: About,
     pub(super) parent: NodeId,
     /// The children that have not answered.
     pub(super) wait: SmallVec<[NodeId; 2]>,
-    /// What has come so far, its own answer among it; none while that is the only one and empty, as
+    /// The answers so far, its own among them; `None` while its own is the only one and empty, as
     /// it mostly is.
     answers: Option<Box<Answers>>,
-    /// Whether it was there already when the time-out was last looked at.
+    /// Whether it was there already at the last expiry of the timer.
     pub(super) aged: bool,
 }
 
 impl Relay {
-    /// Just begun, with the answer of this process.
+    /// A new relay, with the answer of this process.
     pub(super) fn new(
         about: About,
         parent: NodeId,
@@ -35,19 +35,19 @@ impl Relay {
         Self { about, parent, wait, answers, aged: false }
     }
 
-    /// All that has come, at process `me`.
+    /// All answers so far, at process `me`.
     pub(super) fn answers(self, me: NodeId) -> Answers {
         self.answers.map_or_else(|| Answers::nothing_of(me), |answers| *answers)
     }
 
-    /// Whether `node` was waited for; it is no more.
+    /// Stops waiting for `node`; whether it was waited for.
     fn stop_waiting(&mut self, node: NodeId) -> bool {
         let place = self.wait.iter().position(|other| *other == node);
         place.map(|place| self.wait.remove(place)).is_some()
     }
 }
 
-/// The requests that this process passes on.
+/// The requests that this process forwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Relays(Vec<Relay>);
 
@@ -60,12 +60,12 @@ impl Relays {
         self.0.push(relay);
     }
 
-    /// Whether that very request from that parent is being passed on.
+    /// Whether this very request from this parent is being forwarded.
     pub(super) fn has(&self, about: About, parent: NodeId) -> bool {
         self.0.iter().any(|relay| relay.about == about && relay.parent == parent)
     }
 
-    /// Whether a newer request of the same process is.
+    /// Whether a newer request of the same process is being forwarded.
     pub(super) fn has_newer(&self, about: About) -> bool {
         let newer = |relay: &Relay| {
             relay.about.stamp.node == about.stamp.node && relay.about.stamp > about.stamp
@@ -83,7 +83,7 @@ impl Relays {
         }
     }
 
-    /// `node` does not answer any more, asks nothing any more and wants no answers.
+    /// `node` has left: it answers nothing, requests nothing and expects no answers.
     pub(super) fn gone(&mut self, node: NodeId) {
         self.0.retain_mut(|relay| {
             relay.stop_waiting(node);
@@ -91,12 +91,12 @@ impl Relays {
         });
     }
 
-    /// Takes out those for which `pick` says so; it may change them.
+    /// Removes the relays for which `pick` returns true; it may change them.
     pub(super) fn take(&mut self, pick: impl FnMut(&mut Relay) -> bool) -> Vec<Relay> {
         self.0.extract_if(.., pick).collect()
     }
 
-    /// Whose requests, in the order in which they came.
+    /// The processes whose requests are forwarded, in the order of arrival.
     pub(super) fn roots(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.0.iter().map(|relay| relay.about.stamp.node)
     }

@@ -1,22 +1,22 @@
-//! Slots that the agreed log holds: permits that outlive the process that decided them (LEASES
-//! section 8, `docs/internals/slots.md`).
+//! Slots that the agreed log holds: durable permits, which outlive the process that decided them
+//! (LEASES section 8, `docs/internals/slots.md`).
 //!
-//! A process decides a slot as ever, and keeps the grant until the log says that it holds the slot.
-//! From that moment on every process that has applied the entry **takes the slot for taken when it
-//! decides, and reports it as held**, as if it held it itself; and whoever decided it gives its
-//! grant up. Once the log frees the slot, each does so in its own time, and tells whoever it had
-//! reported it to.
+//! A process decides a slot as usual, and keeps the grant until the log holds the slot. From then
+//! on every process that has applied the entry **treats the slot as held when it decides, and
+//! reports it as held**, as if it held it itself; and the process that decided it releases its
+//! grant. When the log frees the slot, each process does so when it applies that entry, and sends
+//! an update to every process that it had reported the slot to.
 //!
-//! Why both. Whoever asks and has not applied the entry needs the answer of the one that decided,
-//! and that one reports the slot: by its grant before, as reserved after, with nothing in between.
-//! Whoever does without that answer has been told that it is gone, so it has applied the entry
-//! before, and leaves the slot alone by itself. Hence there is no instant at which somebody with
-//! all answers could take it.
+//! Why both are needed: a requester that has not applied the entry needs the answer of the process
+//! that decided, and that process reports the slot without a gap: by its grant before, as reserved
+//! after. A requester that decides without that answer has been told that the process is gone. So
+//! it has applied the earlier entry too, and does not take the slot. Hence at no instant can a
+//! requester with all answers take the slot.
 //!
-//! That a slot is reserved does not mean that this process decided it: news of the log may be so
-//! late that the slot is long free, and granted here. So a grant is given up by `Release`, by
-//! whoever knows whose entry it is, never by its slots being reserved; it is only not used again
-//! here, neither kept nor handed over.
+//! A reserved slot is not necessarily one that this process decided: the log may be applied so late
+//! that the slot has long been freed, and granted here. So a grant is given up only by `Release`,
+//! from the caller that knows whose entry it is, and never because its slots are reserved; while
+//! they are reserved, the grant is only not re-used here, neither cached nor handed over.
 
 use alloc::boxed::Box;
 
@@ -26,9 +26,9 @@ use super::slot_set::SlotSet;
 use super::{Out, Slots, sound};
 
 impl Slots {
-    /// The log holds exactly these slots. What becomes taken is no news to anybody: whoever must
-    /// know of it has heard it from the one that decided it. What becomes free is, as after a
-    /// release.
+    /// The log holds exactly these slots. A slot that becomes held needs no update: every process
+    /// that must know of it has learnt it from the process that decided it. A slot that becomes
+    /// free is reported, as after a release.
     pub(super) fn on_reserved(&mut self, slots: Box<[u32]>, out: &mut Out) -> Result<(), Refusal> {
         let slots = SlotSet::new(slots);
         sound(slots.is_sound(), "slots out of order")?;

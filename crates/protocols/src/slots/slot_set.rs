@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 pub struct SlotSet(Vec<u32>);
 
 impl SlotSet {
-    /// These, which should be in order: [`is_sound`](Self::is_sound) tells.
+    /// A set of these slots, which should be in order; [`is_sound`](Self::is_sound) checks that.
     pub(super) fn new(slots: alloc::boxed::Box<[u32]>) -> Self {
         Self(slots.into_vec())
     }
 
-    /// The lowest `count` slots below `permits` that are not in `taken`, which is in order; none if
-    /// there are not so many.
+    /// The lowest `count` slots below k that are not in `taken`, which is in order; `None` if there
+    /// are too few.
     pub(super) fn lowest(count: u32, k: u32, taken: &[u32]) -> Option<Self> {
         let mut taken = taken.iter().copied().peekable();
         let mut free = Vec::new();
@@ -33,55 +33,55 @@ impl SlotSet {
         None
     }
 
-    /// Adds those of another set.
+    /// Adds the slots of another set.
     pub(super) fn extend(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0);
         self.0.sort_unstable();
         self.0.dedup();
     }
 
-    /// Whether every slot of it is in another set.
+    /// Whether every slot of this set is in another one.
     pub(super) fn is_within(&self, other: &Self) -> bool {
         self.0.iter().all(|slot| other.0.binary_search(slot).is_ok())
     }
 
-    /// Whether a slot of it is in another set.
+    /// Whether a slot of this set is in another one.
     pub(super) fn meets(&self, other: &Self) -> bool {
         !other.is_empty() && self.0.iter().any(|slot| other.0.binary_search(slot).is_ok())
     }
 
-    /// How many are below `permits`.
+    /// The number of slots below k.
     pub(super) fn count_below(&self, k: u32) -> usize {
         self.0.partition_point(|slot| *slot < k)
     }
 
-    /// Whether it is what [`SlotSet`] says: whatever a peer sends is looked at before it is used.
+    /// Whether the invariant of [`SlotSet`] holds: a set from a peer is checked before use.
     pub(super) fn is_sound(&self) -> bool {
         self.0.is_sorted_by(|a, b| a < b)
     }
 
-    /// How many there are.
+    /// The number of slots.
     #[allow(clippy::cast_possible_truncation)] // Slots are numbered by 32 bits, and each is in it once.
     pub(super) fn len(&self) -> u32 {
         self.0.len() as u32
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it has something, and every slot below `permits`; others may be in it too.
+    /// Whether the set is not empty and contains every slot below k; others may be in it too.
     pub(super) fn covers(&self, k: u32) -> bool {
         !self.is_empty() && (k == 0 || self.0.get(k as usize - 1) == Some(&(k - 1)))
     }
 
-    /// Whether all are below `permits`.
+    /// Whether all slots are below k.
     pub(super) fn all_below(&self, k: u32) -> bool {
         self.0.last().is_none_or(|last| *last < k)
     }
 
-    /// All, in order.
+    /// All slots, in order.
     pub(super) fn as_slice(&self) -> &[u32] {
         &self.0
     }

@@ -1,23 +1,23 @@
-//! When a request was made, in an order that all processes agree on.
+//! The time of a request, in an order that all processes agree on.
 
 use core::fmt;
 
 use kgate_core::{Fence, NodeId, Stamp as Shown, ViewId};
 use serde::{Deserialize, Serialize};
 
-/// A logical clock that begins anew, and above, in every view: the view first, then the ticks
-/// within it.
+/// A logical clock that continues above all earlier values in every view: the view first, then the
+/// ticks within it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Clock {
-    /// The view in which it ticked last.
+    /// The view of the last tick.
     pub view: ViewId,
-    /// How often.
+    /// The number of ticks within the view.
     pub ticks: u64,
 }
 
 impl Clock {
-    /// Beyond this no peer's clock can be: it leaves room for 2^32 requests of one's own before a
-    /// fence overflows.
+    /// The greatest value of a peer's clock: it leaves room for 2^32 requests of this process
+    /// before a fence overflows.
     pub const LAST_TICK: u64 = Fence::TICKS - (1 << 32);
 
     /// The next tick.
@@ -27,22 +27,22 @@ impl Clock {
     }
 }
 
-/// The clock of a request and whose it is; ties go to the smaller id.
+/// The clock of a request and its process; ties go to the smaller id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Stamp {
-    /// The clock of its process when it asked.
+    /// The clock of the process at its request.
     pub clock: Clock,
-    /// Who asked.
+    /// The process.
     pub node: NodeId,
 }
 
 impl Stamp {
-    /// The fence of a grant by this request that was used again so often.
+    /// The fence of a grant by this request after `count` re-uses.
     pub(super) fn fence(self, count: u16) -> Fence {
         Fence::of_slot(self.clock.view, self.clock.ticks, self.node, count)
     }
 
-    /// As checkers and screens see it.
+    /// The stamp for checkers and screens.
     pub(super) fn shown(self) -> Shown {
         Shown::in_view(self.clock.view, self.clock.ticks, self.node)
     }

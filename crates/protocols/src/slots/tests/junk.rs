@@ -159,7 +159,7 @@ fn what_is_kept_is_bounded() {
             net.input(0, Input::Deliver { from: NodeId(from), message }).unwrap();
         }
     }
-    assert_eq!(net.nodes[0].kept.len(), 6);
+    assert_eq!(net.nodes[0].queued.len(), 6);
 }
 
 fn clocks() -> impl Strategy<Value = Clock> {
@@ -268,7 +268,7 @@ proptest! {
             }
             while out.pop().is_some() {}
             let _ = node.observe();
-            prop_assert!(node.kept.len() <= (NODES * NODES) as usize);
+            prop_assert!(node.queued.len() <= (NODES * NODES) as usize);
             prop_assert!(node.observe().owing.len() < NODES as usize);
         }
     }

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kgate_core::{Defects, Dissemination, MembershipSource, SlotOptions};
 
-use super::world::{Config, Holds, MOST, Parks, SOON, Step, World};
+use super::world::{Config, Holds, MOST, SOON, Step, Suspensions, World};
 use crate::slots::defects::{S1, S2, S4, S5, S6, S7, S8, S9, S10, S11, S12, S13, SP1, SP2};
 
 /// Numbers of 32 bits from a seed.
@@ -57,7 +57,7 @@ fn config(rng: &mut Rng, membership: MembershipSource, defects: Defects) -> Conf
         leases: rng.below(3) == 0,
         doubles: rng.below(3) == 0,
         losses: rng.coin(),
-        suspends: Parks::Never,
+        suspends: Suspensions::Never,
         holds: Holds::Never,
     }
 }

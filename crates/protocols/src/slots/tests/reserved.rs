@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use kgate_core::{MembershipSource, Refusal};
 
 use super::random::{drawn, play, seeds, told};
-use super::world::{Config, Holds, Parks, SOON, Step, World};
+use super::world::{Config, Holds, SOON, Step, Suspensions, World};
 use super::*;
 use crate::slots::Lanes;
 use crate::slots::defects::{SP3, SP4};
@@ -262,7 +262,7 @@ fn holding(seed: u64, holds: Holds, defects: Defects) -> (Config, Vec<Step>) {
     (config.holds, config.haste) = (holds, 50 + config.haste / 4);
     steps.extend(steps.clone().into_iter().rev());
     if seed.is_multiple_of(3) {
-        (config.suspends, config.options.ask_again) = (Parks::Whole, Some(SOON));
+        (config.suspends, config.options.ask_again) = (Suspensions::Whole, Some(SOON));
     }
     (config, steps)
 }

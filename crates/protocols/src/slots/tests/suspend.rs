@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use kgate_core::{Defects, Input, MembershipSource, Notice, Phase, Protocol, SlotOptions, Suspend};
 
 use super::random::{drawn, play, seeds, told};
-use super::world::{Config, Parks, SOON, Step, World};
+use super::world::{Config, SOON, Step, Suspensions, World};
 use super::{acquire, flat, grants, net, nothing_is_left, release};
 use crate::harness::{Net, setup};
 use crate::slots::{Lanes, LanesTimer, Slots, SlotsTimer};
@@ -172,7 +172,7 @@ fn lanes_are_suspended_together() {
 }
 
 /// A run in which processes stop cleanly and go on, among all else that may happen.
-fn suspending(seed: u64, suspends: Parks) -> (Config, Vec<Step>) {
+fn suspending(seed: u64, suspends: Suspensions) -> (Config, Vec<Step>) {
     let (mut config, steps) = drawn(seed, MembershipSource::Log, Defects::NONE);
     (config.suspends, config.options.ask_again) = (suspends, Some(SOON));
     (config, steps)
@@ -185,7 +185,7 @@ fn whatever_happens_with_suspending() {
     let (mut granted, all) = (0, seeds());
     let count = all.end - all.start;
     for seed in all {
-        let (config, steps) = suspending(seed, Parks::Whole);
+        let (config, steps) = suspending(seed, Suspensions::Whole);
         match play(&mut World::new(config), &steps) {
             Ok(grants) => granted += u64::from(grants),
             Err(_) => panic!("{}", told(seed, config, steps)),
@@ -204,15 +204,19 @@ fn bad_suspending_is_found() {
         play(&mut World::new(config), &steps)
     };
     for (suspends, broken) in [
-        (Parks::WithoutGrants, "has it"),
-        (Parks::WithoutClock, "overtakes"),
-        (Parks::WithoutClock, "the fence"),
-        (Parks::Twice, "has it"),
+        (Suspensions::WithoutGrants, "has it"),
+        (Suspensions::WithoutClock, "overtakes"),
+        (Suspensions::WithoutClock, "the fence"),
+        (Suspensions::Twice, "has it"),
     ] {
         let fails = |seed| checked(suspends, seed).is_err_and(|wrong| wrong.contains(broken));
         let seed = (0..3000).find(|&seed| fails(seed));
         let seed = seed.unwrap_or_else(|| panic!("{suspends:?}: no seed shows that {broken:?}"));
         std::println!("{suspends:?}, {broken}: seed {seed}");
-        assert_eq!(checked(Parks::Whole, seed).err(), None, "seed {seed} fails without it, too");
+        assert_eq!(
+            checked(Suspensions::Whole, seed).err(),
+            None,
+            "seed {seed} fails without it, too"
+        );
     }
 }

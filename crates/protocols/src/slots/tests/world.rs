@@ -45,13 +45,13 @@ pub(super) struct Config {
     pub(super) leases: bool,
     pub(super) doubles: bool,
     pub(super) losses: bool,
-    pub(super) suspends: Parks,
+    pub(super) suspends: Suspensions,
     pub(super) holds: Holds,
 }
 
 /// Whether processes stop cleanly and go on later, and what is wrong with it then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parks {
+pub(super) enum Suspensions {
     /// None does.
     Never,
     /// As it should be.
@@ -183,14 +183,14 @@ impl World {
         }
         match (kind - config.haste) * 100 / (100 - config.haste) {
             10..22 if config.holds != Holds::Never => self.propose(a, b),
-            22..27 if config.holds != Holds::Never => self.take_up(a),
+            22..27 if config.holds != Holds::Never => self.resume_from(a),
             27..32 if config.holds != Holds::Never => {
                 self.free(a);
                 Ok(())
             }
             32..46 if config.holds != Holds::Never => self.tell(node, b),
-            50..53 if config.suspends != Parks::Never => self.suspend(node),
-            53..58 if config.suspends != Parks::Never => self.resume(node),
+            50..53 if config.suspends != Suspensions::Never => self.suspend(node),
+            53..58 if config.suspends != Suspensions::Never => self.resume(node),
             0..30 => self.acquire(node, b),
             30..58 => self.release(a, b),
             58..63 if config.withdrawals => self.withdraw(node),
@@ -316,10 +316,10 @@ impl World {
         let suspends = self.config.suspends;
         let former = self.net.stored.get(&NodeId(node)).cloned();
         let change = |suspended: &mut alloc::boxed::Box<SuspendedLane>| match (suspends, former) {
-            (Parks::Never | Parks::Whole, _) | (Parks::Twice, None) => {}
-            (Parks::WithoutGrants, _) => suspended.forget_grants(),
-            (Parks::WithoutClock, _) => suspended.forget_clock(),
-            (Parks::Twice, Some(former)) => *suspended = former,
+            (Suspensions::Never | Suspensions::Whole, _) | (Suspensions::Twice, None) => {}
+            (Suspensions::WithoutGrants, _) => suspended.forget_grants(),
+            (Suspensions::WithoutClock, _) => suspended.forget_clock(),
+            (Suspensions::Twice, Some(former)) => *suspended = former,
         };
         if self.net.is_up(node) && self.net.suspend(node, change) {
             tell!(self, "p{node} is suspended");
@@ -338,7 +338,7 @@ impl World {
         (place.k, place.leased) = (self.config.k, false);
         let stored = self.net.stored.get(&NodeId(node)).cloned();
         self.net.resume(node);
-        if self.config.suspends == Parks::Twice {
+        if self.config.suspends == Suspensions::Twice {
             self.net.stored.extend(stored.map(|stored| (NodeId(node), stored)));
         }
         self.check()?;
@@ -564,7 +564,7 @@ impl World {
             self.lease(node, true)?;
             self.resize(node, self.config.k)?;
         }
-        self.take_up_all()?;
+        self.resume_from_all()?;
         self.tell_all()?;
         for turn in 0.. {
             self.calm(turn)?;

@@ -76,7 +76,7 @@ impl World {
     }
 
     /// The log takes up something that was proposed, or finds it void.
-    pub(super) fn take_up(&mut self, a: u32) -> Verdict {
+    pub(super) fn resume_from(&mut self, a: u32) -> Verdict {
         let proposed = self.at_stage(Stage::Proposed);
         if proposed.is_empty() {
             return Ok(());
@@ -109,8 +109,8 @@ impl World {
     }
 
     /// All that was proposed and is not decided.
-    pub(super) fn take_up_all(&mut self) -> Verdict {
-        (0..self.k.len()).try_for_each(|_| self.take_up(0))
+    pub(super) fn resume_from_all(&mut self) -> Verdict {
+        (0..self.k.len()).try_for_each(|_| self.resume_from(0))
     }
 
     /// How many permits the log has held.

@@ -1,4 +1,5 @@
-//! Requests of others: what they are told, what they are owed, and the relays of the tree.
+//! Requests of others: the snapshots that they get, the changes that they are owed, and the relays
+//! of the tree.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,17 +10,17 @@ use smallvec::SmallVec;
 use super::debts::Debt;
 use super::defects::{S1, S8, S12, S15, SP2, SP3};
 use super::message::{About, Answers, Report, Scope, SlotsMessage};
-use super::pending::Heed;
+use super::pending::Checks;
 use super::relay::Relay;
 use super::stamp::Stamp;
 use super::{Out, Slots, SlotsTimer};
 
 impl Slots {
-    /// The snapshot: what of this process stands in the way of a request.
+    /// The snapshot: the obstacles at this process to a request.
     fn report(&self, stamp: Stamp) -> Report {
         let mut holds = self.grants.older_than(stamp);
         if !self.defects.has(SP3) {
-            holds.extend(&self.reserved); // Decided before any request that is out, by whomever.
+            holds.extend(&self.reserved); // Held in the log: decided before any request that is out.
         }
         Report {
             node: self.me,
@@ -45,7 +46,7 @@ impl Slots {
             return;
         }
         if !self.defects.has(SP2) {
-            self.clock = self.clock.max(about.stamp.clock); // What is asked from here on comes behind.
+            self.clock = self.clock.max(about.stamp.clock); // Every later request of this process is ordered behind.
         }
         let older =
             |relay: &mut Relay| relay.about.stamp.node == root && relay.about.stamp < about.stamp;
@@ -57,7 +58,7 @@ impl Slots {
             self.drop_kept(|_| true, out);
         }
         if self.relays.has(about, parent) {
-            self.debts.call(root); // Not answered once more, so nothing else counts as told.
+            self.debts.call(root); // Not answered again, so no other answer counts as sent.
             return;
         }
         let report = self.report(about.stamp);
@@ -68,14 +69,15 @@ impl Slots {
         }
     }
 
-    /// Whether a newer request of the same process is known here: nobody waits for an answer to
+    /// Whether a newer request of the same process is known here: no process waits for an answer to
     /// this one.
     fn moved_on(&self, about: About) -> bool {
         let owed = self.debts.of(about.stamp.node);
         owed.is_some_and(|debt| debt.about.stamp > about.stamp) || self.relays.has_newer(about)
     }
 
-    /// A relay that waits for an answer gets an empty one. Whoever asks for itself has moved on.
+    /// Sends an empty answer to a relay that waits for one. A process that requests for itself does
+    /// not wait any more.
     pub(super) fn answer_nothing(&self, about: About, parent: NodeId, out: &mut Out) {
         if parent != about.stamp.node && !self.defects.has(S8) {
             self.send_answers(about, parent, Answers::default(), out);
@@ -95,7 +97,7 @@ impl Slots {
         }
     }
 
-    /// Passes a request on to the children, if it has any; without, the answer goes back at once.
+    /// Forwards a request to the children; without children the answer goes back at once.
     fn pass_down(
         &mut self,
         parent: NodeId,
@@ -123,8 +125,8 @@ impl Slots {
         self.relays.push(Relay::new(about, parent, wait, report));
     }
 
-    fn heed(&self) -> Heed {
-        Heed { newest: !self.defects.has(S1), incarnations: !self.defects.has(S12) }
+    fn checks(&self) -> Checks {
+        Checks { newest: !self.defects.has(S1), incarnations: !self.defects.has(S12) }
     }
 
     pub(super) fn on_agg(
@@ -134,36 +136,36 @@ impl Slots {
         mut answers: Answers,
         out: &mut Out,
     ) {
-        // Of a higher view there may be some that nobody here has asked; whoever this is passed on
-        // to may not know them either.
+        // In a higher view there may be members that nobody here has sent the request to; the
+        // children may not know them either.
         answers.cut(self.fleet.nodes);
         if about.stamp.node != self.me {
             self.relays.answered(about, self.me, from, &answers);
             self.flush(out);
             return;
         }
-        let heed = self.heed();
+        let checks = self.checks();
         let Some(pending) = self.pending.as_mut().filter(|pending| pending.stamp == about.stamp)
         else {
             return;
         };
-        pending.take(answers, &self.fleet, heed);
+        pending.take(answers, &self.fleet, checks);
         pending.wait.remove(from);
         self.cover(out);
         self.settle(out);
     }
 
     pub(super) fn on_update(&mut self, about: About, report: Report, out: &mut Out) {
-        let heed = self.heed();
+        let checks = self.checks();
         let Some(pending) = self.pending.as_mut().filter(|pending| pending.stamp == about.stamp)
         else {
             return;
         };
-        pending.take_report(report, &self.fleet, heed);
+        pending.take_report(report, &self.fleet, checks);
         self.settle(out);
     }
 
-    /// Answers that are complete go up the tree.
+    /// Sends complete answers up the tree.
     pub(super) fn flush(&mut self, out: &mut Out) {
         for relay in self.relays.take(|relay| relay.wait.is_empty()) {
             self.send_answers(relay.about, relay.parent, relay.answers(self.me), out);
@@ -173,8 +175,8 @@ impl Slots {
         }
     }
 
-    /// On links that lose messages: what has come goes up if nothing more has for a while; the root
-    /// asks the rest itself.
+    /// On links that lose messages: the answers so far go up if no more have arrived for a while;
+    /// the root sends the request to the remaining processes itself.
     pub(super) fn pass_on(&mut self, out: &mut Out) {
         for relay in self.relays.take(|relay| core::mem::replace(&mut relay.aged, true)) {
             self.send_answers(relay.about, relay.parent, relay.answers(self.me), out);
@@ -184,8 +186,8 @@ impl Slots {
         }
     }
 
-    /// Something has changed: whoever was told otherwise is told now, if it can make use of that;
-    /// first whoever has waited longest.
+    /// The state has changed: every process that was told otherwise gets an update if it can use
+    /// it; the one that has waited longest comes first.
     pub(super) fn update(&mut self, out: &mut Out) {
         if self.debts.is_empty() {
             return;
@@ -195,12 +197,13 @@ impl Slots {
         debts.retain(|debt| {
             let report = self.report(debt.about.stamp);
             let same = (report.ahead, &report.holds) == (debt.ahead, &debt.holds);
-            // That something is kept must be known to whoever may need it; that it is used again,
-            // it learns when it asks for it.
+            // A process that may need a slot must learn that it is cached. That it is in use again,
+            // the process learns when it repeats its request.
             let known = debt.sent && same && (debt.idle || !report.idle);
-            // Who waits for this process to be decided waits on, whatever else has changed.
+            // A requester that waits for the decision of this process keeps waiting, whatever else
+            // has changed.
             let waits_on = report.ahead && (debt.ahead || !debt.sent);
-            // Decided, and nothing is left for anybody: nobody can use that.
+            // Decided, and no slot is left for others: no process can use that news.
             let was_ahead = debt.ahead || !debt.sent;
             let all = report.holds.covers(self.k)
                 || self.defects.has(S15) && report.holds.len() >= self.k;

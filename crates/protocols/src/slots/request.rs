@@ -1,5 +1,4 @@
-//! Clients of this process, its request, the decision, and what becomes of slots that are given
-//! back.
+//! Clients of this process, its request, the decision, and the slots that are returned.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -17,9 +16,9 @@ use super::stamp::Stamp;
 use super::{Out, Slots, SlotsTimer};
 use crate::collections::NodeList;
 
-/// For so many units a process asks at once, at most: each part of it has a fence of its own.
+/// The greatest batch: each part of it has a fence of its own.
 const LONGEST_BATCH: u16 = 1 << 12;
-/// The time until a request is repeated grows to 2 to this power times the first.
+/// The time until a request is repeated grows to at most 2 to this power times the first.
 const MOST_DOUBLINGS: u8 = 4;
 
 impl Slots {
@@ -27,22 +26,22 @@ impl Slots {
         if weight == 0 || weight > self.k {
             return Err(Refusal::Weight { weight, most: self.k });
         }
-        self.wishes.push_back(weight);
+        self.waiting.push_back(weight);
         self.settle(out);
         Ok(())
     }
 
-    /// Does for the clients that wait what can be done now: the request that is out is decided, a
-    /// kept grant is taken up, or a request goes out. One is out at a time.
+    /// Serves the waiting clients as far as possible now: the request that is out is decided, a
+    /// cached grant is re-used, or a request is sent. At most one request is out at a time.
     pub(super) fn settle(&mut self, out: &mut Out) {
         loop {
             self.decide(out);
-            let Some(&weight) = self.wishes.front() else { return };
+            let Some(&weight) = self.waiting.front() else { return };
             if self.pending.is_some() || !self.is_member() {
                 return;
             }
             if self.lease && self.grants.kept(weight, self.k).is_some() {
-                self.wishes.pop_front();
+                self.waiting.pop_front();
                 let id = self.next_grant();
                 let grant = self.grants.kept(weight, self.k).expect("just seen");
                 grant.use_again(grant.count + 1, id);
@@ -53,22 +52,22 @@ impl Slots {
         }
     }
 
-    /// A request goes out: for the client that waits longest, and with it for those behind as far
-    /// as the batch has room.
+    /// Sends a request: for the client that waits longest, and with it for those behind as far as
+    /// the batch has room.
     fn ask(&mut self, out: &mut Out) {
         self.drop_kept(|_| true, out);
         let mut parts = VecDeque::new();
         let mut units = 0;
-        while let Some(&weight) = self.wishes.front()
+        while let Some(&weight) = self.waiting.front()
             && (units == 0
                 || units + weight <= self.options.batch.min(self.k).min(u32::from(LONGEST_BATCH)))
         {
             units += weight;
-            parts.extend(self.wishes.pop_front());
+            parts.extend(self.waiting.pop_front());
         }
         self.clock.tick();
         self.version += 1;
-        self.noticed = NodeList::default(); // Whoever is asked by this must answer it.
+        self.noticed = NodeList::default(); // This request obliges every one of them to answer.
         let stamp = Stamp { clock: self.clock, node: self.me };
         let mut pending = Box::new(Pending::new(stamp, parts, &self.fleet));
         out.notify(Notice::Asked);
@@ -106,7 +105,8 @@ impl Slots {
         }
     }
 
-    /// The tree is done and somebody has not answered: asks it directly.
+    /// The tree is complete and some processes have not answered: sends the request to them
+    /// directly.
     pub(super) fn cover(&mut self, out: &mut Out) {
         if self.flat() || self.defects.has(S13) {
             return;
@@ -122,7 +122,7 @@ impl Slots {
         self.ask_directly(lacking, out);
     }
 
-    /// Asks these for themselves, for the first time or once more.
+    /// Sends the request to these processes directly, for the first time or again.
     fn ask_directly(&self, whom: Box<[NodeId]>, out: &mut Out) {
         if let Some(pending) = self.pending.as_ref().filter(|_| !whom.is_empty()) {
             let (head, about, weight) = (self.head(), self.about(pending.stamp), pending.weight());
@@ -133,9 +133,9 @@ impl Slots {
         }
     }
 
-    /// On links that lose messages: asks everybody again who has not answered or stands in the way.
-    /// Each time it waits twice as long as the time before, so that a fleet that is merely slow is
-    /// not made slower.
+    /// On links that lose messages: repeats the request to every process that has not answered or
+    /// is an obstacle. The interval doubles each time, so that a cluster that is merely slow is not
+    /// made slower.
     pub(super) fn ask_again(&mut self, out: &mut Out) {
         self.join_again(out);
         if let Some(pending) = &mut self.pending {
@@ -149,9 +149,9 @@ impl Slots {
         }
     }
 
-    /// Grants what can be granted: everybody has answered, nobody is ahead, and enough slots are
-    /// free for the client that waits longest. If there are not, others are asked for what they
-    /// only keep.
+    /// Decides as far as possible: every process has answered, none is ahead, and enough slots are
+    /// free for the client that waits longest. If there are not enough, other processes are asked
+    /// to return the slots that they only cache.
     fn decide(&mut self, out: &mut Out) {
         let mut decided = false;
         while self.lease
@@ -163,7 +163,7 @@ impl Slots {
             if !self.defects.has(SP4) {
                 taken.extend(&self.reserved);
             }
-            let crowd = taken.len().saturating_sub(self.reserved.len());
+            let contention = taken.len().saturating_sub(self.reserved.len());
             self.grants.iter().for_each(|grant| taken.extend(&grant.slots));
             let Some(slots) = SlotSet::lowest(weight, self.k, taken.as_slice()) else {
                 let keepers = pending.call();
@@ -171,7 +171,7 @@ impl Slots {
                 break;
             };
             if self.options.keep {
-                self.crowd = crowd;
+                self.contention = contention;
             }
             self.grant_part(slots, out);
             decided = true;
@@ -182,7 +182,7 @@ impl Slots {
         }
     }
 
-    /// The client that waits longest gets these slots; the request ends with its last client.
+    /// Grants these slots to the client that waits longest; the request ends with its last client.
     fn grant_part(&mut self, slots: SlotSet, out: &mut Out) {
         let id = self.next_grant();
         let pending = self.pending.as_mut().expect("a request is decided");
@@ -209,7 +209,7 @@ impl Slots {
         self.name(self.granted)
     }
 
-    /// Names are never used twice, whatever the incarnation and the lane.
+    /// A grant's id is never used twice, whatever the incarnation and the lane.
     fn name(&self, grant: u64) -> GrantId {
         self.lane.name(self.incarnation.unwrap_or_default(), grant)
     }
@@ -226,16 +226,16 @@ impl Slots {
         Ok(())
     }
 
-    /// The slots go to the next client of this process, if it wants just as many; while others
-    /// wait, only so often.
+    /// Hands the slots to the next client of this process, if it has the same weight; while other
+    /// processes wait, at most `cohort` times in a row.
     fn hand_over(&mut self, id: GrantId, out: &mut Out) -> bool {
         let others_wait = !self.debts.is_empty();
         let first = self.pending.as_ref().and_then(|pending| pending.parts.front());
-        let next = first.or(self.wishes.front()).copied();
+        let next = first.or(self.waiting.front()).copied();
         let (k, cohort) = (self.k, self.options.cohort);
         let new = self.name(self.granted + 1);
         let grant = self.grants.in_use(id).expect("seen by the caller");
-        // Of a request that is granted part by part, all fences have different counts.
+        // The parts of one request all have fences with different counts.
         let uses = self
             .pending
             .as_mut()
@@ -261,29 +261,29 @@ impl Slots {
         }
         let width = next.expect("somebody waits who wants just as many");
         match &mut self.pending {
-            None => drop(self.wishes.pop_front()),
-            // The request stays as it is, for the next client here: nobody need hear of it, and
-            // nobody is overtaken who asked later.
+            None => drop(self.waiting.pop_front()),
+            // The request stays as it is, for the next client here: no process needs to learn of
+            // it, and no later request is overtaken.
             Some(pending)
-                if self.wishes.front() == Some(&width)
+                if self.waiting.front() == Some(&width)
                     && pending.parts.iter().all(|part| *part == width)
                     && self.debts.all_before(pending.stamp) =>
             {
                 pending.parts.pop_front();
-                pending.parts.extend(self.wishes.pop_front());
+                pending.parts.extend(self.waiting.pop_front());
             }
             Some(pending) => {
                 pending.parts.pop_front();
                 if pending.parts.is_empty() {
                     self.give_up(out);
                 }
-                self.settle(out); // Who is first now may want less.
+                self.settle(out); // The new first client may have a smaller weight.
             }
         }
         true
     }
 
-    /// The slots stay here, unused, as long as nobody seems to need them.
+    /// Keeps the slots cached here as long as no process seems to need them.
     fn keep(&mut self, id: GrantId, out: &mut Out) -> bool {
         let wanted = !self.is_roomy(0) || self.pending.is_some() && !self.defects.has(S10);
         let k = self.k;
@@ -300,16 +300,17 @@ impl Slots {
         keeps
     }
 
-    /// Whether there seem to be slots for all that are known to want some, and for `more` units,
-    /// beside those here. Whoever finds that there are not asks again, and gets what is only kept.
+    /// Whether there seem to be enough slots for all known waiting requests, and for `more` in
+    /// addition, without those here. A requester that finds too few repeats its request, and gets
+    /// the cached ones.
     pub(super) fn is_roomy(&self, more: u32) -> bool {
         let held_by_log = self.reserved.count_below(self.k) as u64;
-        let here = self.grants.units() + held_by_log + u64::from(self.crowd) + u64::from(more);
+        let here = self.grants.units() + held_by_log + u64::from(self.contention) + u64::from(more);
         let alone = more == 0 && self.debts.is_empty();
         alone || self.debts.wanted().is_some_and(|wanted| here + wanted <= u64::from(self.k))
     }
 
-    /// Gives back what is kept and picked; whoever waits for it is told.
+    /// Returns the picked cached grants; the processes that wait for them get an update.
     pub(super) fn drop_kept(&mut self, pick: impl Fn(&Grant) -> bool, out: &mut Out) {
         if self.grants.remove(|grant| grant.id.is_none() && pick(grant)) > 0 {
             self.version += 1;
@@ -317,27 +318,27 @@ impl Slots {
         }
     }
 
-    /// How many grants are in use.
+    /// The number of grants in use.
     pub(super) fn in_use(&self) -> usize {
         self.grants.iter().filter(|grant| grant.id.is_some()).count()
     }
 
-    /// How many slots the log holds.
+    /// The number of slots that the log holds.
     pub(super) fn held_by_log(&self) -> usize {
         self.reserved.len() as usize
     }
 
-    /// Whether a client that wants so many gets them at once.
+    /// Whether a client with this weight is served at once.
     pub(super) fn keeps(&self, weight: u32) -> bool {
         self.lease && self.waiting() == 0 && self.grants.keeps(weight, self.k)
     }
 
-    /// How many clients wait.
+    /// The number of waiting clients.
     pub(super) fn waiting(&self) -> usize {
-        self.pending.as_ref().map_or(0, |pending| pending.parts.len()) + self.wishes.len()
+        self.pending.as_ref().map_or(0, |pending| pending.parts.len()) + self.waiting.len()
     }
 
-    /// The last client that asked and waits gives up.
+    /// Withdraws the last client that waits.
     pub(super) fn on_withdraw(&mut self, out: &mut Out) -> Result<(), Refusal> {
         let last = self.waiting().checked_sub(1).ok_or(Refusal::NoSuchRequest)?;
         self.drop_client(last, out);
@@ -345,12 +346,12 @@ impl Slots {
         Ok(())
     }
 
-    /// The client at that place of those that wait gives up. The caller settles what follows.
+    /// Withdraws the waiting client at this place. The caller settles what follows.
     pub(super) fn drop_client(&mut self, place: usize, out: &mut Out) {
         let parts = self.pending.as_mut().map(|pending| &mut pending.parts);
         let out_now = parts.as_ref().map_or(0, |parts| parts.len());
         if place >= out_now {
-            self.wishes.remove(place - out_now);
+            self.waiting.remove(place - out_now);
             return;
         }
         let parts = parts.expect("it has so many");
@@ -360,7 +361,7 @@ impl Slots {
         }
     }
 
-    /// Nobody wants any more what the request is for: it ends, and whoever waits for that is told.
+    /// The request has no clients left: it ends, and the processes that wait for it get an update.
     fn give_up(&mut self, out: &mut Out) {
         self.end_request(out);
         self.version += 1;
@@ -379,7 +380,7 @@ impl Slots {
         self.settle(out);
     }
 
-    /// Whoever wants more than there is fails.
+    /// Fails the clients whose weight is greater than k.
     fn fail_too_large(&mut self, out: &mut Out) {
         let most = self.k;
         let mut fails = |weight: &u32| {
@@ -395,7 +396,7 @@ impl Slots {
             pending.parts.retain(&mut fails);
             ends = pending.parts.is_empty();
         }
-        self.wishes.retain(&mut fails);
+        self.waiting.retain(&mut fails);
         if ends {
             self.give_up(out);
         }
@@ -406,14 +407,14 @@ impl Slots {
         self.settle(out);
     }
 
-    /// This process is a member no longer: its clients must stop, and those that wait will be asked
-    /// for anew.
+    /// This process is no longer a member: its clients must stop, and requests for the waiting ones
+    /// will be sent anew.
     pub(super) fn lose_everything(&mut self, out: &mut Out) {
         let ids: Vec<GrantId> = self.grants.iter().filter_map(|grant| grant.id).collect();
         ids.into_iter().for_each(|grant| out.notify(Notice::Lost { grant }));
         self.grants.remove(|_| true);
         if let Some(pending) = self.pending.take() {
-            pending.parts.iter().rev().for_each(|&weight| self.wishes.push_front(weight));
+            pending.parts.iter().rev().for_each(|&weight| self.waiting.push_front(weight));
             if self.options.ask_again.is_some() {
                 out.disarm(SlotsTimer::AskAgain);
             }
