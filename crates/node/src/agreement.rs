@@ -177,7 +177,7 @@ pub(crate) async fn next(agreement: &mut Option<Agreement>) -> Event {
 /// log, which says what is wrong with it.
 fn is_founded(cluster_state: &ClusterState, founding: &Bootstrap) -> bool {
     cluster_state.cluster.as_ref().is_some_and(|cluster| {
-        cluster.name == founding.name && cluster.founders.iter().eq(founding.nodes.keys())
+        cluster.name == founding.name && cluster.initial_members.iter().eq(founding.nodes.keys())
     })
 }
 
@@ -204,7 +204,7 @@ mod tests {
         let mut cluster_state = ClusterState::default();
         assert!(!is_founded(&cluster_state, &founding));
         cluster_state.cluster =
-            Some(Cluster { id: ClusterId(2), name, terms, founders: [NodeId(0)].into() });
+            Some(Cluster { id: ClusterId(2), name, terms, initial_members: [NodeId(0)].into() });
         assert!(is_founded(&cluster_state, &founding));
         let other = Bootstrap {
             nodes: [(NodeId(1), DirectoryEntry::default())].into(),

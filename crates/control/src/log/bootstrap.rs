@@ -22,7 +22,7 @@ use crate::voters::VOTERS_MAX;
 
 impl Engine {
     pub(super) async fn bootstrap(&self, bootstrap: Bootstrap) -> Result<ClusterId, ProposeError> {
-        let deadline = Instant::now() + self.patience();
+        let deadline = Instant::now() + self.propose_timeout();
         let Bootstrap { cluster, name, nodes, voters, terms } = bootstrap;
         if voters.is_empty() || voters.len() > VOTERS_MAX {
             return rejected(InvalidVoters::Count(voters.len()));
@@ -30,7 +30,7 @@ impl Engine {
         let others: BTreeSet<NodeId> =
             voters.iter().filter(|node| !nodes.contains_key(node)).copied().collect();
         if !others.is_empty() {
-            return rejected(InvalidVoters::NotFounders(others));
+            return rejected(InvalidVoters::NotInitialMembers(others));
         }
         if voters.contains(&self.me) && self.shared.roster().stores.is_empty() {
             let stores = self.identify_all(&voters, deadline).await?;
@@ -91,7 +91,7 @@ impl Engine {
             // The first entry came from another voter meanwhile.
             Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
             Err(RaftError::APIError(InitializeError::NotInMembers(_))) => {
-                rejected(InvalidVoters::NotFounders(BTreeSet::from([self.me])))
+                rejected(InvalidVoters::NotInitialMembers(BTreeSet::from([self.me])))
             }
             Err(RaftError::Fatal(_)) => Err(ProposeError::Stopped),
         }

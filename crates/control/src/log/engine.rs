@@ -25,7 +25,7 @@ use crate::state::ClusterId;
 
 /// Capacity of the queue of received messages. When it is full, messages are lost, as on a network.
 pub(super) const RECEIVED_MAX: usize = 1024;
-/// The most requests of one [`Class`] that are served at once; more are lost.
+/// The most requests of one class (see `Classes`) that are served at once; more are lost.
 const CONCURRENT_MAX: usize = 256;
 /// The most entries that openraft works on at once. Others wait outside, where they can still be
 /// cancelled. openraft writes entries one after the other and does nothing else meanwhile, neither
@@ -145,8 +145,8 @@ impl Engine {
 
     async fn perform(self: Arc<Self>, request: ClientRequest) {
         match request {
-            ClientRequest::Leader(request, patience, answer) => {
-                let _ = answer.send(self.request(request, Instant::now() + patience).await);
+            ClientRequest::Leader(request, timeout, answer) => {
+                let _ = answer.send(self.request(request, Instant::now() + timeout).await);
             }
             ClientRequest::Bootstrap(bootstrap, answer) => {
                 let _ = answer.send(self.bootstrap(bootstrap).await);
@@ -219,8 +219,8 @@ impl Engine {
             },
             Request::Identify => Some(Reply::Identity(self.shared.roster().stores)),
             Request::Leader(request, milliseconds) => {
-                let patience = Duration::from_millis(milliseconds).min(self.patience());
-                let reply = tokio::time::timeout(patience, self.lead(request)).await;
+                let timeout = Duration::from_millis(milliseconds).min(self.propose_timeout());
+                let reply = tokio::time::timeout(timeout, self.lead(request)).await;
                 reply.ok().map(Reply::Leader)
             }
         }
@@ -243,8 +243,8 @@ impl Engine {
         }
     }
 
-    pub(super) fn patience(&self) -> Duration {
-        Duration::from_nanos(self.timing.patience.0)
+    pub(super) fn propose_timeout(&self) -> Duration {
+        Duration::from_nanos(self.timing.propose_timeout.0)
     }
 
     pub(super) fn election_max(&self) -> Duration {

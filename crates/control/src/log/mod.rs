@@ -190,7 +190,7 @@ impl Log {
     /// Proposes a command, from any node, and returns what it did. After
     /// [`ProposeError::NoQuorum`] it may still be applied.
     pub async fn propose(&self, command: Command) -> Result<Applied, ProposeError> {
-        self.propose_within(command, self.timing.patience).await
+        self.propose_within(command, self.timing.propose_timeout).await
     }
 
     /// Proposes a command, with a timeout of its own.
@@ -206,7 +206,7 @@ impl Log {
     /// A linearizable read: the state is not older than anything that was applied anywhere before
     /// this call.
     pub async fn read(&self) -> Result<ClusterState, ProposeError> {
-        let reply = self.request(LeaderRequest::ReadIndex, self.timing.patience).await?;
+        let reply = self.request(LeaderRequest::ReadIndex, self.timing.propose_timeout).await?;
         if let LeaderReply::ReadAt(_) = reply {
             Ok(self.cluster_state().as_ref().clone())
         } else {
@@ -291,7 +291,7 @@ impl Log {
         &self,
         request: LeaderRequest,
     ) -> Result<Option<VoterWarning>, ProposeError> {
-        let reply = self.request(request, self.timing.patience).await?;
+        let reply = self.request(request, self.timing.propose_timeout).await?;
         let LeaderReply::Changed(warning) = reply else { return Err(unexpected(reply)) };
         if let Some(warning) = &warning {
             tracing::warn!("{warning}");

@@ -258,10 +258,10 @@ fn write<T>(
 #[allow(clippy::disallowed_methods)]
 fn slow_disk() {
     static SLOW: OnceLock<Duration> = OnceLock::new();
-    let told = || {
+    let from_environment = || {
         std::env::var("KGATE_TEST_SLOW_DISK").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
     };
-    let slow = *SLOW.get_or_init(|| Duration::from_millis(told()));
+    let slow = *SLOW.get_or_init(|| Duration::from_millis(from_environment()));
     if !slow.is_zero() {
         std::thread::sleep(slow);
     }

@@ -12,7 +12,7 @@ pub struct LogTiming {
     /// The greatest such time.
     pub election_max: Span,
     /// The timeout of a proposal.
-    pub patience: Span,
+    pub propose_timeout: Span,
 }
 
 const MILLISECOND: u64 = 1_000_000;
@@ -42,7 +42,7 @@ impl LogTiming {
             election_min,
             election_max: self.election_max.times(stretch),
             // A retry that comes too soon only adds to the queue.
-            patience: self.patience.max(election_min.times(3)),
+            propose_timeout: self.propose_timeout.max(election_min.times(3)),
         }
     }
 
@@ -50,13 +50,13 @@ impl LogTiming {
         heartbeat: u64,
         election_min: u64,
         election_max: u64,
-        patience: u64,
+        propose_timeout: u64,
     ) -> Self {
         Self {
             heartbeat: Span(heartbeat * MILLISECOND),
             election_min: Span(election_min * MILLISECOND),
             election_max: Span(election_max * MILLISECOND),
-            patience: Span(patience * MILLISECOND),
+            propose_timeout: Span(propose_timeout * MILLISECOND),
         }
     }
 }
@@ -83,8 +83,8 @@ mod tests {
         assert_eq!(with(0), LogTiming::DEFAULT);
         assert_eq!(with(75), LogTiming::DEFAULT);
         assert_eq!(with(100).election_min, LogTiming::DEFAULT.election_min.times(2));
-        assert_eq!(with(100).patience, LogTiming::DEFAULT.patience);
-        assert_eq!(with(600).patience, Span(14_400 * MILLISECOND));
+        assert_eq!(with(100).propose_timeout, LogTiming::DEFAULT.propose_timeout);
+        assert_eq!(with(600).propose_timeout, Span(14_400 * MILLISECOND));
         assert!(with(100_000).election_min < ELECTION_MIN_MAX + LogTiming::DEFAULT.election_min);
     }
 }

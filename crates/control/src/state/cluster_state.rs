@@ -62,7 +62,7 @@ pub struct Cluster {
     /// The lease terms that nodes begin with.
     pub terms: LeaseTerms,
     /// The first nodes, as each of them proposed them.
-    pub founders: BTreeSet<NodeId>,
+    pub initial_members: BTreeSet<NodeId>,
 }
 
 /// A node in the directory: an incarnation of it may become a member.
@@ -125,7 +125,7 @@ pub struct Gate {
     /// Who set k, for people.
     pub author: String,
     /// The entry that created it.
-    pub made: u64,
+    pub created: u64,
     /// The entry that changed it last: part of its view ([`ClusterState::view_of`]).
     pub version: u64,
 }

@@ -20,22 +20,22 @@ impl State {
         nodes: BTreeMap<NodeId, DirectoryEntry>,
         terms: LeaseTerms,
     ) -> Outcome {
-        let founders: BTreeSet<NodeId> = nodes.keys().copied().collect();
+        let initial_members: BTreeSet<NodeId> = nodes.keys().copied().collect();
         if let Some(cluster) = &self.cluster_state.cluster {
-            if cluster.name == name && cluster.founders == founders {
+            if cluster.name == name && cluster.initial_members == initial_members {
                 return Ok((Applied::Bootstrapped(cluster.id), Vec::new()));
             }
             return Err(Rejected::OtherCluster {
                 name: cluster.name.clone(),
-                founders: cluster.founders.clone(),
+                initial_members: cluster.initial_members.clone(),
                 wanted_name: name,
-                wanted_founders: founders,
+                wanted_members: initial_members,
             });
         }
         check_text(TextField::ClusterName, &name, 0)?;
         check_terms(terms)?;
         if nodes.is_empty() || nodes.len() > bounds::NODES {
-            return invalid(Invalid::FounderCount(nodes.len()));
+            return invalid(Invalid::InitialMemberCount(nodes.len()));
         }
         let mut names = BTreeSet::new();
         for (node, entry) in &nodes {
@@ -47,8 +47,8 @@ impl State {
         // Which incarnations were members only the log says.
         let unadmitted = |(node, entry)| (node, DirectoryEntry { last: None, ..entry });
         self.cluster_state.directory = nodes.into_iter().map(unadmitted).collect();
-        self.next_node = founders.last().map_or(0, |node| node.0 + 1);
-        self.cluster_state.cluster = Some(Cluster { id, name, terms, founders });
+        self.next_node = initial_members.last().map_or(0, |node| node.0 + 1);
+        self.cluster_state.cluster = Some(Cluster { id, name, terms, initial_members });
         let mut changes = vec![Change::Bootstrapped(id)];
         let updated = |(node, entry): (&NodeId, &DirectoryEntry)| {
             Change::DirectoryUpdated(*node, entry.clone())

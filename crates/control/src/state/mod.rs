@@ -158,10 +158,10 @@ impl State {
                 self.evict(index, Eviction { node, incarnation, at, voters_at, waited })
             }
             Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author } => {
-                let (id, made, version) = (GateId(0), index, index);
+                let (id, created, version) = (GateId(0), index, index);
                 #[rustfmt::skip]
                 let gate =
-                    Gate { id, name, k, protocol, lanes, policy, weight_max, author, made, version };
+                    Gate { id, name, k, protocol, lanes, policy, weight_max, author, created, version };
                 self.create_gate(gate)
             }
             Command::SetGate { name, k, policy, version, author } => {

@@ -25,18 +25,18 @@ pub enum Rejected {
     #[error(
         "the cluster `{name}` was bootstrapped with {}, but this node is configured for `{wanted_name}` with {}: \
          make the configurations the same",
-        NodeList(founders),
-        NodeList(wanted_founders)
+        NodeList(initial_members),
+        NodeList(wanted_members)
     )]
     OtherCluster {
         /// The name that the log has.
         name: String,
         /// The first nodes that the log has.
-        founders: BTreeSet<NodeId>,
+        initial_members: BTreeSet<NodeId>,
         /// The name that was proposed.
         wanted_name: String,
         /// The first nodes that were proposed.
-        wanted_founders: BTreeSet<NodeId>,
+        wanted_members: BTreeSet<NodeId>,
     },
     /// A field of the command is out of bounds.
     #[error(transparent)]
@@ -286,7 +286,7 @@ pub enum Invalid {
     },
     /// The number of first nodes is out of bounds.
     #[error("a cluster is bootstrapped with 1 to {most} nodes: not {0}", most = bounds::NODES)]
-    FounderCount(usize),
+    InitialMemberCount(usize),
     /// Two of the first nodes have one name.
     #[error("two of the first nodes are named `{0}`: each needs a name of its own")]
     DuplicateName(String),
@@ -399,7 +399,7 @@ pub enum InvalidVoters {
     NotLearners(BTreeSet<NodeId>),
     /// These are not among the first nodes.
     #[error("{} votes, but is not among the first nodes", NodeList(.0))]
-    NotFounders(BTreeSet<NodeId>),
+    NotInitialMembers(BTreeSet<NodeId>),
     /// The node belongs to a cluster without the other one.
     #[error("{node} belongs to a cluster without {missing}: add {missing} to that cluster")]
     OtherCluster {

@@ -115,9 +115,9 @@ fn the_first_bootstrap_wins() {
     let nodes = |count| (0..count).map(NodeId).collect();
     let other = Rejected::OtherCluster {
         name: "fleet".to_owned(),
-        founders: nodes(3),
+        initial_members: nodes(3),
         wanted_name: "fleet".to_owned(),
-        wanted_founders: nodes(2),
+        wanted_members: nodes(2),
     };
     assert_eq!(log.apply(bootstrap(6, 2)), Err(other));
 }
@@ -465,7 +465,7 @@ proptest! {
                 prop_assert_eq!(held.len(), cluster_state.held_slots(*gate).len(), "a slot is held once");
             }
             prop_assert!(cluster_state.permits.values().all(|it| cluster_state.gates.contains_key(&it.gate)));
-            prop_assert!(cluster_state.gates.values().all(|it| it.made <= it.version && it.version <= log.index));
+            prop_assert!(cluster_state.gates.values().all(|it| it.created <= it.version && it.version <= log.index));
             prop_assert!(cluster_state.view <= log.index && cluster_state.applied == log.index);
         }
         for change in log.state.changes_since(&away) {

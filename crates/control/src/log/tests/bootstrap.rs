@@ -42,12 +42,13 @@ async fn learners_follow_the_directory() {
     assert!(cluster.log(1).read().await.unwrap().gate("build").is_some());
     cluster.bootstrap(3, 1).await;
     let other = cluster.log(0).bootstrap(initial_members(7, 2, 1)).await;
-    let Err(ProposeError::Rejected(Rejected::OtherCluster { founders, wanted_founders, .. })) =
-        other
+    let Err(ProposeError::Rejected(Rejected::OtherCluster {
+        initial_members, wanted_members, ..
+    })) = other
     else {
         panic!("{other:?}")
     };
-    assert_eq!((founders.len(), wanted_founders.len()), (3, 2));
+    assert_eq!((initial_members.len(), wanted_members.len()), (3, 2));
 }
 
 /// The bootstrap waits until all voters run.

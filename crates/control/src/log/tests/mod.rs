@@ -28,7 +28,7 @@ const TIMING: LogTiming = LogTiming {
     heartbeat: Span(50_000_000),
     election_min: Span(250_000_000),
     election_max: Span(500_000_000),
-    patience: Span(20_000_000_000),
+    propose_timeout: Span(20_000_000_000),
 };
 /// The longest wait for a condition.
 const DEADLINE: Duration = Duration::from_secs(30);

@@ -24,9 +24,9 @@ async fn a_minority_decides_nothing() {
     let leader = cluster.leader(&[0, 1, 2]).await;
     cluster.level(leader).await;
     cluster.cut(leader, true);
-    let patience = Span(1_000_000_000);
+    let timeout = Span(1_000_000_000);
     let begun = tokio::time::Instant::now();
-    let alone = cluster.log(leader).propose_within(gate("build", 1), patience).await;
+    let alone = cluster.log(leader).propose_within(gate("build", 1), timeout).await;
     let Err(ProposeError::NoQuorum(
         Unavailable::NoMajority { voters, .. }
         | Unavailable::NoLeader { voters, .. }

@@ -169,7 +169,7 @@ impl Core {
         id: GateId,
     ) -> (Option<InitialMembers>, Vec<(NodeId, ViewId)>) {
         let Some(control) = &self.control else { return (None, Vec::new()) };
-        let made = control.cluster_state.gates.get(&id).map_or(0, |gate| gate.made);
+        let made = control.cluster_state.gates.get(&id).map_or(0, |gate| gate.created);
         let (before, since): (Vec<_>, Vec<_>) =
             control.members().into_iter().partition(|(_, at)| *at < made);
         let members = before.into_iter().map(|(node, at)| (node, view(at).incarnation())).collect();

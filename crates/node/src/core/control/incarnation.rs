@@ -211,9 +211,9 @@ impl Core {
 
 impl Control {
     pub(super) fn founded(&mut self, id: ClusterId) {
-        let (name, founders) = (String::new(), std::collections::BTreeSet::new());
+        let (name, initial_members) = (String::new(), std::collections::BTreeSet::new());
         self.cluster_state.cluster =
-            Some(Cluster { id, name, terms: self.timing.terms(), founders });
+            Some(Cluster { id, name, terms: self.timing.terms(), initial_members });
     }
 
     /// What an operator has decided about this incarnation.
