@@ -14,7 +14,7 @@ mod actor;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use kgate_check::{Bounds, CrashNotifications, Limits, Order, explore};
+use kgate_check::{Bounds, CrashNotifications, Limits, SearchOrder, explore};
 use kgate_core::Setup;
 
 /// The allocator of the `kgate` binary.
@@ -56,7 +56,7 @@ fn ours() -> Found {
         Setup::new(NODES, PERMITS),
         bounds,
         Limits::default(),
-        Order::Depth,
+        SearchOrder::Depth,
     );
     assert!(
         outcome.complete && outcome.properties.iter().all(|finding| finding.holds),

@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-use kgate_check::{Bounds, Limits, Order, Outcome, explore};
+use kgate_check::{Bounds, Limits, Outcome, SearchOrder, explore};
 use kgate_core::{
     Explorable, GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
     Protocol, Refusal, Setup, Time, TransientFaults,
@@ -218,7 +218,7 @@ impl<const NAMED: bool> Coordinator<NAMED> {
 /// withdrawn.
 pub(crate) fn explored<const NAMED: bool>() -> Outcome {
     let bounds = Bounds { withdrawals: 1, ..Bounds::new(2) };
-    explore::<Coordinator<NAMED>>(Setup::new(3, 1), bounds, Limits::default(), Order::Breadth)
+    explore::<Coordinator<NAMED>>(Setup::new(3, 1), bounds, Limits::default(), SearchOrder::Breadth)
 }
 
 /// Sixteen processes share three units; the first `requesters` ask, again and again, for 1000 time

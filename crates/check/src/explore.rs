@@ -17,7 +17,7 @@ use crate::symmetry;
 
 /// The order in which states are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum SearchOrder {
     /// Depth first: little memory.
     Depth,
     /// Breadth first: the shortest schedule.
@@ -107,27 +107,27 @@ pub fn explore<P: Explorable>(
     setup: Setup,
     bounds: Bounds,
     limits: Limits,
-    order: Order,
+    order: SearchOrder,
 ) -> Outcome {
     explore_model(ProtocolModel::<P>::new(setup, bounds).with_limits(limits), order)
 }
 
 /// Explores a model, for example one that checks some properties only. Symmetry reduction works
 /// depth first only: the search library has none in breadth.
-pub fn explore_model<P: Explorable>(model: ProtocolModel<P>, order: Order) -> Outcome {
+pub fn explore_model<P: Explorable>(model: ProtocolModel<P>, order: SearchOrder) -> Outcome {
     let symmetric = model.renamings.is_some();
     let builder = model.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
     let builder =
         if symmetric { builder.symmetry_fn(symmetry::representative::<P>) } else { builder };
     match order {
-        Order::Depth => outcome(&builder.spawn_dfs().join()),
-        Order::Breadth => outcome(&builder.spawn_bfs().join()),
+        SearchOrder::Depth => outcome(&builder.spawn_dfs().join()),
+        SearchOrder::Breadth => outcome(&builder.spawn_bfs().join()),
     }
 }
 
 /// Explores a model, then searches for infinite schedules that starve a process if no other
 /// violation was found.
-pub fn explore_fair<P: Explorable>(model: ProtocolModel<P>, order: Order) -> Outcome {
+pub fn explore_fair<P: Explorable>(model: ProtocolModel<P>, order: SearchOrder) -> Outcome {
     let (again, limits) = (model.anew(), model.guard.limits());
     let mut outcome = explore_model(model, order);
     if outcome.stopped.is_none() {

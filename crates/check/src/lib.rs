@@ -31,7 +31,9 @@ pub mod state;
 pub mod symmetry;
 
 pub use bounds::{Bounds, Channels, CrashNotifications, Down, Tolerates};
-pub use explore::{Finding, Order, Outcome, ScheduleStep, explore, explore_fair, explore_model};
+pub use explore::{
+    Finding, Outcome, ScheduleStep, SearchOrder, explore, explore_fair, explore_model,
+};
 pub use limits::{Limits, Stopped};
 pub use model::ProtocolModel;
 pub use rules::explore_rules;

@@ -23,12 +23,14 @@ pub type Renamings = Arc<[Vec<NodeId>]>;
 pub enum NoSymmetry {
     /// The algorithm compares names.
     #[error(
-        "this protocol compares names in this setting, so renamed states differ: leave out --symmetry, or choose tree-token with k = 1"
+        "this protocol compares names in this setting, so renamed states differ: leave out \
+         --symmetry, or choose tree-token with k = 1"
     )]
     Names,
     /// Only the identity preserves the network and the bounds.
     #[error(
-        "no two processes of this network and these bounds are interchangeable: leave out --symmetry, or choose --graph star"
+        "no two processes of this network and these bounds are interchangeable: leave out \
+         --symmetry, or choose --graph star"
     )]
     None,
     /// Permanent crashes are reported in an order and repaired by name.

@@ -17,7 +17,7 @@ use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, OneToken, Permissions};
 use std::time::Duration;
 
 use crate::{
-    Bounds, Channels, Limits, Order, Outcome, ProtocolModel, Stopped, Tolerates, explore,
+    Bounds, Channels, Limits, Outcome, ProtocolModel, SearchOrder, Stopped, Tolerates, explore,
     explore_model, properties,
 };
 
@@ -35,7 +35,7 @@ fn search<P: Explorable>(
     entries: u32,
     crashes: u32,
     printed: Defects,
-    order: Order,
+    order: SearchOrder,
 ) -> Outcome {
     explore_model(model::<P>(nodes, k, entries, crashes, printed), order)
 }
@@ -67,7 +67,7 @@ fn broken(outcome: &Outcome) -> Vec<&'static str> {
 }
 
 fn holds<P: Explorable>(nodes: u32, k: u32, entries: u32, crashes: u32) -> Outcome {
-    let outcome = search::<P>(nodes, k, entries, crashes, Defects::NONE, Order::Depth);
+    let outcome = search::<P>(nodes, k, entries, crashes, Defects::NONE, SearchOrder::Depth);
     all_hold(&outcome);
     outcome
 }
@@ -82,7 +82,7 @@ fn breaks<P: Explorable>(
 ) {
     // Only that property is checked: another may be violated by a shorter schedule.
     let model = model::<P>(nodes, k, entries, crashes, printed).checking([property]);
-    let outcome = explore_model(model, Order::Breadth);
+    let outcome = explore_model(model, SearchOrder::Breadth);
     assert_eq!(broken(&outcome), [property], "{outcome:?}");
 }
 
@@ -130,7 +130,7 @@ fn printed_defects_of_four_processes_are_found() {
         let tolerates = Tolerates { crashes, ..Tolerates::default() };
         let bounds = Bounds { entries: entries.to_vec(), crashes, tolerates, ..Bounds::new(1) };
         let model = ProtocolModel::<Permission<Tree>>::new(setup, bounds).checking(checked);
-        let outcome = explore_model(model, Order::Breadth);
+        let outcome = explore_model(model, SearchOrder::Breadth);
         let schedules =
             outcome.properties.iter().filter_map(|finding| finding.counterexample.as_ref());
         (broken(&outcome), schedules.map(Vec::len).collect::<Vec<_>>())
@@ -162,7 +162,7 @@ fn a_second_token_is_found() {
         let mut model = model::<TreeToken>(2, 1, 1, 0, printed);
         model.setup.graph = Some(Arc::new(graph.clone()));
         model.checked = names;
-        explore_model(model, Order::Depth)
+        explore_model(model, SearchOrder::Depth)
     };
     let wrong = |outcome: &Outcome| outcome.properties.iter().any(|finding| !finding.holds);
     assert!(wrong(&checked(tree_token::defects::R1, Some(vec![OneToken::NAME]))));
@@ -180,7 +180,7 @@ fn limits_are_reported() {
             Setup::new(nodes, 1),
             bounds.clone(),
             limits,
-            Order::Depth,
+            SearchOrder::Depth,
         );
         (found.complete, found.stopped)
     };
@@ -197,7 +197,7 @@ fn limits_are_reported() {
 /// inside at some time.
 #[test]
 fn a_vacuous_search_is_reported() {
-    let outcome = search::<Permission<Direct>>(2, 1, 0, 0, Defects::NONE, Order::Depth);
+    let outcome = search::<Permission<Direct>>(2, 1, 0, 0, Defects::NONE, SearchOrder::Depth);
     let broken: Vec<&str> =
         outcome.properties.iter().filter(|f| !f.holds).map(|f| f.name).collect();
     assert_eq!((outcome.complete, broken), (true, vec![properties::K_INSIDE]));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ArgMatches;
 use kgate_check::{
-    Bounds, CrashNotifications, Limits, Order, Outcome as Found, ProtocolModel, Tolerates,
+    Bounds, CrashNotifications, Limits, Outcome as Found, ProtocolModel, SearchOrder, Tolerates,
     explore_fair, explore_model,
 };
 use kgate_core::{Defects, MembershipSource, Protocol, Setup, Span};
@@ -86,7 +86,7 @@ fn protocol(args: &CheckArgs, given: &ArgMatches) -> Result<(&'static Entry, Def
 /// Explores the schedules.
 fn search(args: &CheckArgs, entry: &Entry, setup: Setup, bounds: Bounds) -> Result<Found, Failure> {
     let unchecked = unchecked(entry, &bounds);
-    let order = if args.shortest { Order::Breadth } else { Order::Depth };
+    let order = if args.shortest { SearchOrder::Breadth } else { SearchOrder::Depth };
     let search = Search {
         setup,
         bounds,
@@ -286,7 +286,7 @@ struct Search<'a> {
     setup: Setup,
     bounds: Bounds,
     limits: Limits,
-    order: Order,
+    order: SearchOrder,
     fair: bool,
     symmetry: bool,
     wanted: &'a [String],

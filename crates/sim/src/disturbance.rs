@@ -186,7 +186,8 @@ pub enum ParseDisturbanceError {
     Pause,
     /// The text is not a partition.
     #[error(
-        "not a partition: write 0+1@5..9 to cut p0 and p1 off, 0+1>@5..9 to cut only messages from them, \
+        "not a partition: write 0+1@5..9 to cut p0 and p1 off, 0+1>@5..9 to cut only messages \
+         from them, \
          >0+1@5..9 to cut only messages to them"
     )]
     Partition,

@@ -94,41 +94,7 @@ impl FaultPlan {
         {
             return Err(ConfigError::NobodyStaysUp);
         }
-        let end = Time::ZERO + config.duration;
-        let mut changes = Vec::new();
-        for (&node, downs) in &crashes {
-            for &(from, until) in downs {
-                if until == Time::NEVER {
-                    changes.push((from, node, FaultEvent::Crash));
-                } else {
-                    // Every process is back when the run is checked; but no process restarts at the
-                    // very instant of its crash.
-                    let back = until.min(end).max(from + Span(1));
-                    changes.extend([
-                        (from, node, FaultEvent::Down),
-                        (back, node, FaultEvent::Restart),
-                    ]);
-                }
-            }
-        }
-        for &(node, at) in &config.transient.strikes {
-            if node.0 >= config.nodes || at > config.duration {
-                let (nodes, duration) = (config.nodes, config.duration);
-                return Err(ConfigError::InvalidCorruption { node, at, nodes, duration });
-            }
-            changes.push((Time::ZERO + at, node, FaultEvent::Corrupt));
-        }
-        let mut pauses = config.disturbance.pauses.clone();
-        pauses.sort_by_key(|pause| pause.from);
-        for pause in pauses {
-            let until = (Time::ZERO + pause.until).min(end);
-            changes.extend([
-                (Time::ZERO + pause.from, pause.node, FaultEvent::Pause),
-                (until, pause.node, FaultEvent::Resume),
-            ]);
-        }
-        changes.sort_by_key(|&(at, node, _)| (at, node)); // Stable: a crash comes before its restart.
-        Ok(Self { changes, crashes })
+        Ok(Self { changes: fault_events(config, &crashes)?, crashes })
     }
 
     /// The time of the next crash of `node`, which is up at `now`.
@@ -159,6 +125,46 @@ impl Config {
             ..self.clone()
         })
     }
+}
+
+/// The fault events of a run with these crashes, in the order in which they happen.
+fn fault_events(
+    config: &Config,
+    crashes: &Crashes,
+) -> Result<Vec<(Time, NodeId, FaultEvent)>, ConfigError> {
+    let end = Time::ZERO + config.duration;
+    let mut changes = Vec::new();
+    for (&node, downs) in crashes {
+        for &(from, until) in downs {
+            if until == Time::NEVER {
+                changes.push((from, node, FaultEvent::Crash));
+            } else {
+                // Every process is back when the run is checked; but no process restarts at the
+                // very instant of its crash.
+                let back = until.min(end).max(from + Span(1));
+                changes.extend([(from, node, FaultEvent::Down), (back, node, FaultEvent::Restart)]);
+            }
+        }
+    }
+    for &(node, at) in &config.transient.strikes {
+        if node.0 >= config.nodes || at > config.duration {
+            let (nodes, duration) = (config.nodes, config.duration);
+            return Err(ConfigError::InvalidCorruption { node, at, nodes, duration });
+        }
+        changes.push((Time::ZERO + at, node, FaultEvent::Corrupt));
+    }
+    let mut pauses = config.disturbance.pauses.clone();
+    pauses.sort_by_key(|pause| pause.from);
+    for pause in pauses {
+        let until = (Time::ZERO + pause.until).min(end);
+        changes.extend([
+            (Time::ZERO + pause.from, pause.node, FaultEvent::Pause),
+            (until, pause.node, FaultEvent::Resume),
+        ]);
+    }
+    // Stable: a crash comes before its restart.
+    changes.sort_by_key(|&(at, node, _)| (at, node));
+    Ok(changes)
 }
 
 fn check(config: &Config, crash: &Crash) -> Result<(), ConfigError> {

@@ -31,6 +31,7 @@ mod memory;
 pub mod queue;
 pub mod report;
 mod rng;
+mod run_trace;
 pub mod state;
 mod stats;
 

@@ -87,7 +87,8 @@ impl Think {
     }
 
     /// Samples the next pause.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // Whole nanoseconds.
+    // Whole nanoseconds.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     pub(crate) fn sample(&self, rng: &mut Rng) -> Span {
         match *self {
             Self::Constant(span) => span,

@@ -43,7 +43,8 @@ impl Rng {
     }
 
     /// A number below `bound`, which must not be 0. The bias is below bound/2^64.
-    #[allow(clippy::cast_possible_truncation)] // The high half of a product of two 64-bit numbers has 64 bits.
+    // The high half of a product of two 64-bit numbers has 64 bits.
+    #[allow(clippy::cast_possible_truncation)]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }

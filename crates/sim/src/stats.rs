@@ -1,7 +1,8 @@
 //! The counters of a run: the one place where metrics come from.
 
-use kgate_core::{Span, Time};
+use kgate_core::{Protocol, Span, Time};
 
+use crate::config::Config;
 use crate::gauge::Gauge;
 
 /// Message counts by kind.
@@ -57,6 +58,27 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
+    /// All counters at 0, for a run of `M` beside `D`.
+    pub(crate) fn new<M: Protocol, D: Protocol>(config: &Config) -> Self {
+        let (begin, end) = (Time::ZERO + config.warmup, Time::ZERO + config.duration);
+        Self {
+            events: 0,
+            delivered: 0,
+            requests: 0,
+            grants: 0,
+            withdrawals: 0,
+            refused: 0,
+            obtaining: Vec::new(),
+            obtaining_from_broadcast: Vec::new(),
+            mutex_messages: Counts::new::<M::Message>(),
+            detector_messages: Counts::new::<D::Message>(),
+            suspicions: 0,
+            false_suspicions: 0,
+            inside: Gauge::new(begin, end),
+            waiting: Gauge::new(begin, end),
+        }
+    }
+
     /// Ends the warm-up: what clients have asked for and obtained so far is not measured. Messages
     /// and gauges know their begin themselves; suspicions belong to the faults, whenever those
     /// happen.

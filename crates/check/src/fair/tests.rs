@@ -103,7 +103,7 @@ fn an_endless_exchange_that_starves_is_found() {
         Setup::new(2, 1),
         Bounds { entries: vec![1, 0], ..Bounds::new(1) },
         Limits::default(),
-        crate::Order::Depth,
+        crate::SearchOrder::Depth,
     );
     assert!(whole.properties.iter().all(|finding| finding.counterexample.is_none()), "{whole:?}");
 }

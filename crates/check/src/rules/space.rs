@@ -21,13 +21,14 @@ const PROCESSES_MAX: u32 = 16;
 pub enum TooLarge {
     /// Too many configurations.
     #[error(
-        "this network has more than {0} configurations: choose fewer processes, a smaller k, or a network with fewer edges"
+        "this network has more than {0} configurations: choose fewer processes, a smaller k, or a \
+         network with fewer edges"
     )]
     Configurations(usize),
     /// Too much memory.
     #[error(
-        "the {configurations} configurations of this network take some {gibibytes} GiB of memory: allow more, or choose fewer processes, \
-         a smaller k, or a network with fewer edges"
+        "the {configurations} configurations of this network take some {gibibytes} GiB of memory: \
+         allow more, or choose fewer processes, a smaller k, or a network with fewer edges"
     )]
     Memory {
         /// The number of configurations.

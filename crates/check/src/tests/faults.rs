@@ -14,7 +14,7 @@ use kgate_protocols::tree_token::{TreeToken, defects as r};
 use kgate_spec::{AtMostK, EveryoneServed, OneToken};
 
 use super::{all_hold, broken};
-use crate::{Bounds, CrashNotifications, Down, Limits, Order, Tolerates, explore};
+use crate::{Bounds, CrashNotifications, Down, Limits, SearchOrder, Tolerates, explore};
 
 fn path(nodes: u32, printed: Defects) -> Setup {
     let graph: Graph = Shape::Path.build(nodes, &mut |_| 0).expect("a path");
@@ -23,7 +23,7 @@ fn path(nodes: u32, printed: Defects) -> Setup {
 
 fn token(printed: Defects, bounds: Bounds) -> crate::Outcome {
     let bounds = Bounds { notifications: CrashNotifications::InOrder, ..bounds };
-    explore::<TreeToken>(path(3, printed), bounds, Limits::default(), Order::Breadth)
+    explore::<TreeToken>(path(3, printed), bounds, Limits::default(), SearchOrder::Breadth)
 }
 
 /// tree-token-2019: a process that crashes and restarts keeps the token, its place in queues and
@@ -56,7 +56,12 @@ fn a_loss_is_checked_where_it_is_claimed() {
     let lossy = |loss| {
         let tolerates = Tolerates { loss, ..Tolerates::default() };
         let bounds = Bounds { losses: 1, tolerates, ..Bounds::new(1) };
-        explore::<Permission<Direct>>(Setup::new(2, 1), bounds, Limits::default(), Order::Depth)
+        explore::<Permission<Direct>>(
+            Setup::new(2, 1),
+            bounds,
+            Limits::default(),
+            SearchOrder::Depth,
+        )
     };
     all_hold(&lossy(false));
     assert_eq!(broken(&lossy(true)), [EveryoneServed::NAME]);
@@ -75,7 +80,7 @@ fn timer_free_tolerates_a_crash() {
         responsive: true,
         ..Bounds::new(1)
     };
-    all_hold(&explore::<TimerFree>(setup, bounds, Limits::default(), Order::Depth));
+    all_hold(&explore::<TimerFree>(setup, bounds, Limits::default(), SearchOrder::Depth));
 }
 
 /// Grants every request of a weight up to k: right for one process at a time, wrong for two.
@@ -133,7 +138,12 @@ impl Explorable for Generous {}
 fn slots_are_counted() {
     let run = |entries: Vec<u32>, weight_max, resizes| {
         let bounds = Bounds { entries, weight_max, resizes, ..Bounds::new(1) };
-        broken(&explore::<Generous>(Setup::new(2, 2), bounds, Limits::default(), Order::Breadth))
+        broken(&explore::<Generous>(
+            Setup::new(2, 2),
+            bounds,
+            Limits::default(),
+            SearchOrder::Breadth,
+        ))
     };
     assert_eq!(run(vec![1, 0], 2, vec![]), [""; 0]);
     assert_eq!(run(vec![1, 1], 1, vec![]), [""; 0]);
@@ -150,7 +160,7 @@ fn slots_are_counted() {
 fn suspicions_are_left_out() {
     let unique = |responsive| {
         let bounds = Bounds { entries: vec![0, 1], responsive, ..Bounds::new(1) };
-        explore::<Generous>(Setup::new(2, 1), bounds, Limits::default(), Order::Depth).unique
+        explore::<Generous>(Setup::new(2, 1), bounds, Limits::default(), SearchOrder::Depth).unique
     };
     assert_eq!((unique(false), unique(true)), (3, 1));
 }
@@ -165,7 +175,7 @@ fn duplicates_are_explored() {
             Setup::new(2, 1),
             bounds,
             Limits::default(),
-            Order::Depth,
+            SearchOrder::Depth,
         );
         assert!(found.complete);
         found.unique

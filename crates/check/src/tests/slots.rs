@@ -13,7 +13,8 @@ use super::toy::{self, Toy};
 use crate::properties::{NOT_LEFT_LYING, NOT_REFUSED};
 use crate::state::{State, digest};
 use crate::{
-    Bounds, Channels, CrashNotifications, Order, Outcome, ProtocolModel, Tolerates, explore_model,
+    Bounds, Channels, CrashNotifications, Outcome, ProtocolModel, SearchOrder, Tolerates,
+    explore_model,
 };
 
 fn model(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> ProtocolModel<Toy> {
@@ -28,13 +29,13 @@ fn model(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> ProtocolModel<
 }
 
 fn search(k: u32, bounds: Bounds, printed: Defects) -> Outcome {
-    explore_model(model(2, k, bounds, printed), Order::Breadth)
+    explore_model(model(2, k, bounds, printed), SearchOrder::Breadth)
 }
 
 /// Whether that property is violated, checking no other.
 fn breaks(k: u32, bounds: Bounds, printed: Defects, property: &'static str) -> bool {
     let model = model(2, k, bounds, printed).checking([property]);
-    broken(&explore_model(model, Order::Breadth)) == [property]
+    broken(&explore_model(model, SearchOrder::Breadth)) == [property]
 }
 
 /// Every state was visited and no property is violated; the toy need not reach k inside.
@@ -91,7 +92,7 @@ fn a_slot_with_two_holders_or_an_old_fence_is_found() {
     assert!(breaks(2, again.clone(), toy::FORGETS, SlotFences::NAME));
     let clings = toy::SHARES.with(toy::CLINGS);
     let found =
-        explore_model(model(2, 1, once, clings).checking([SlotFences::NAME]), Order::Breadth);
+        explore_model(model(2, 1, once, clings).checking([SlotFences::NAME]), SearchOrder::Breadth);
     let schedule = found.properties[0].counterexample.as_ref().expect("found");
     assert_eq!(schedule.len(), 2, "the shortest has both inside");
     nothing_breaks(&search(2, again, Defects::NONE));
@@ -154,7 +155,7 @@ fn a_request_that_waits_for_free_slots_is_found() {
     let schedule = |resizes| {
         let bounds = Bounds { entries: vec![2, 0], asks_inside: true, resizes, ..Bounds::new(1) };
         let model = model(2, 1, bounds, Defects::NONE).checking([NOT_LEFT_LYING]);
-        let found = explore_model(model, Order::Breadth).properties.swap_remove(0);
+        let found = explore_model(model, SearchOrder::Breadth).properties.swap_remove(0);
         let schedule =
             found.counterexample.expect("the toy does not reconsider requests").into_iter();
         schedule.map(|entry| entry.step.to_string()).collect::<Vec<_>>()
@@ -170,7 +171,7 @@ fn a_pending_resize_is_not_quiet() {
     let grows =
         Bounds { entries: vec![2, 0], asks_inside: true, resizes: vec![4], ..Bounds::new(1) };
     let model = model(2, 2, grows, Defects::NONE).checking([EveryoneServed::NAME]);
-    let found = explore_model(model, Order::Breadth);
+    let found = explore_model(model, SearchOrder::Breadth);
     let schedule =
         found.properties[0].counterexample.as_ref().expect("the toy does not reconsider requests");
     let resizes =
@@ -352,7 +353,7 @@ fn schedules_count_messages_in_the_order_of_sending() {
         let bounds =
             Bounds { entries: vec![1, 0], channels: Channels::Unordered, ..Bounds::new(1) };
         let model = model(2, 2, bounds, printed).checking([NOT_REFUSED]);
-        let found = explore_model(model, Order::Breadth);
+        let found = explore_model(model, SearchOrder::Breadth);
         let schedule = found.properties[0].counterexample.clone().expect("one is refused");
         schedule[1].step.to_string()
     };

@@ -15,7 +15,7 @@ use stateright::Model;
 use super::{all_hold, broken};
 use crate::state::digest;
 use crate::symmetry::{NoSymmetry, representative};
-use crate::{Bounds, CrashNotifications, Order, ProtocolModel, explore_model};
+use crate::{Bounds, CrashNotifications, ProtocolModel, SearchOrder, explore_model};
 
 fn star(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> ProtocolModel<TreeToken> {
     let graph = Shape::Star.build(nodes, &mut |_| 0).expect("a star");
@@ -43,14 +43,17 @@ fn every_class_is_visited_once() {
     for bounds in [Bounds::new(1), Bounds { restarts: 1, ..Bounds::new(1) }] {
         let model = star(4, 1, bounds.clone(), Defects::NONE).with_symmetry().expect("a symmetry");
         let (states, classes) = classes(&model);
-        let found = explore_model(model, Order::Depth);
+        let found = explore_model(model, SearchOrder::Depth);
         all_hold(&found);
         assert_eq!(found.unique, classes);
         assert!(
             states > 4 * classes,
             "six renamings of most of {classes} classes, and {states} states"
         );
-        assert_eq!(explore_model(star(4, 1, bounds, Defects::NONE), Order::Depth).unique, states);
+        assert_eq!(
+            explore_model(star(4, 1, bounds, Defects::NONE), SearchOrder::Depth).unique,
+            states
+        );
     }
 }
 
@@ -61,7 +64,7 @@ fn a_defect_is_found_with_symmetry() {
         .with_symmetry()
         .expect("a symmetry")
         .checking([AtMostK::NAME]);
-    assert_eq!(broken(&explore_model(model, Order::Depth)), [AtMostK::NAME]);
+    assert_eq!(broken(&explore_model(model, SearchOrder::Depth)), [AtMostK::NAME]);
 }
 
 /// Refused: stamps are compared by name, several tokens are requested by name, crashes are repaired

@@ -16,7 +16,8 @@ pub enum ConfigError {
     TooFewNodes(u32),
     /// k is at least n, and each process holds at most one slot.
     #[error(
-        "k = {k} with n = {nodes}: each process holds one slot, so nothing is excluded; choose k below n"
+        "k = {k} with n = {nodes}: each process holds one slot, so nothing is excluded; choose k \
+         below n"
     )]
     NothingExcluded {
         /// k.
@@ -42,7 +43,8 @@ pub enum ConfigError {
     },
     /// The warm-up takes the whole run.
     #[error(
-        "a warm-up of {warmup} in a run of {duration}: nothing would be measured; give a longer --duration or a shorter --warmup"
+        "a warm-up of {warmup} in a run of {duration}: nothing would be measured; give a longer \
+         --duration or a shorter --warmup"
     )]
     WarmupTooLong {
         /// The length of the warm-up.
@@ -60,7 +62,8 @@ pub enum ConfigError {
     },
     /// A crash after the end of the run.
     #[error(
-        "crash of {node} at {at}: the run ends at {duration}; crash it before, or give a longer --duration"
+        "crash of {node} at {at}: the run ends at {duration}; crash it before, or give a longer \
+         --duration"
     )]
     CrashAfterEnd {
         /// The process.
@@ -72,7 +75,8 @@ pub enum ConfigError {
     },
     /// Two crashes of one process overlap.
     #[error(
-        "{node} would crash while it is down: let it restart before (P@T1..T2), or name one crash only"
+        "{node} would crash while it is down: let it restart before (P@T1..T2), or name one crash \
+         only"
     )]
     OverlappingCrashes {
         /// The process.
@@ -89,7 +93,8 @@ pub enum ConfigError {
         back: Span,
     },
     /// A transient fault of an unknown process, or after the end of the run.
-    #[error("corruption of {node} at {at}: with n = {nodes} the processes are p0 .. p{}, and the run ends at {duration}", nodes - 1)]
+    #[error("corruption of {node} at {at}: with n = {nodes} the processes are p0 .. p{}, and the \
+             run ends at {duration}", nodes - 1)]
     InvalidCorruption {
         /// The process.
         node: NodeId,
@@ -105,7 +110,8 @@ pub enum ConfigError {
     NoSurvivor,
     /// The random recoveries do not fit into the run.
     #[error(
-        "{asked} random recoveries, and only {fit} fit: give a shorter --down-for, a longer --duration or fewer of them"
+        "{asked} random recoveries, and only {fit} fit: give a shorter --down-for, a longer \
+         --duration or fewer of them"
     )]
     TooManyRecoveries {
         /// The number asked for.
@@ -115,22 +121,26 @@ pub enum ConfigError {
     },
     /// A restart, and the protocol does not support restarts.
     #[error(
-        "processes of this protocol do not come back from a crash: crash them permanently (P@T), or choose tree-token or slots"
+        "processes of this protocol do not come back from a crash: crash them permanently (P@T), \
+         or choose tree-token or slots"
     )]
     RestartUnsupported,
     /// Messages are to be kept for a process that restarts without state.
     #[error(
-        "processes of this protocol restart without state, in a new incarnation: leave out --down kept"
+        "processes of this protocol restart without state, in a new incarnation: leave out --down \
+         kept"
     )]
     KeptUnsupported,
     /// Every process goes down at some time, and a joining process learns from one that stayed up.
     #[error(
-        "with --membership join some process must never crash: only processes that stay up know what was granted; spare one"
+        "with --membership join some process must never crash: only processes that stay up know \
+         what was granted; spare one"
     )]
     NobodyStaysUp,
     /// An option for protocols with numbered slots.
     #[error(
-        "this protocol grants one slot at a time to the one client of a process, with a fixed k: leave out {0}, or choose slots"
+        "this protocol grants one slot at a time to the one client of a process, with a fixed k: \
+         leave out {0}, or choose slots"
     )]
     NeedsSlots(&'static str),
     /// No client, or requests of weight 0.
@@ -138,7 +148,8 @@ pub enum ConfigError {
     ZeroLoad,
     /// A request could exceed what can be granted at once.
     #[error(
-        "--weight-max {weight}: a request is granted at most {most} slots at once; choose at most {most}"
+        "--weight-max {weight}: a request is granted at most {most} slots at once; choose at most \
+         {most}"
     )]
     WeightTooLarge {
         /// The largest weight of a request.
@@ -158,7 +169,8 @@ pub enum ConfigError {
     },
     /// Transient faults, and the protocol is not self-stabilising.
     #[error(
-        "this protocol does not recover from corrupted memory: leave out --start random and --corrupt, or choose stabilizing"
+        "this protocol does not recover from corrupted memory: leave out --start random and \
+         --corrupt, or choose stabilizing"
     )]
     TransientFaultsUnsupported,
     /// A client asks while inside, and the protocol takes one request at a time.
@@ -168,12 +180,14 @@ pub enum ConfigError {
     AskInsideUnsupported,
     /// Unbounded delays, and the protocol suspects slow processes.
     #[error(
-        "this protocol declares a process that answers late dead: leave out --pause and --partition, or choose another protocol"
+        "this protocol declares a process that answers late dead: leave out --pause and \
+         --partition, or choose another protocol"
     )]
     DelayUnsupported,
     /// Unbounded delays with a detector that relies on timeouts.
     #[error(
-        "the failure detector would suspect a process that is paused or partitioned: give --detector oracle=T, or leave out \
+        "the failure detector would suspect a process that is paused or partitioned: give \
+         --detector oracle=T, or leave out \
          --pause and --partition"
     )]
     DetectorWouldSuspect,
@@ -184,12 +198,14 @@ pub enum ConfigError {
     LossUnsupported,
     /// Duplicated messages, and the protocol needs exactly-once channels.
     #[error(
-        "this protocol needs channels that deliver each message once: leave out --duplicates, or choose another protocol"
+        "this protocol needs channels that deliver each message once: leave out --duplicates, or \
+         choose another protocol"
     )]
     DuplicatesUnsupported,
     /// A pause or partition of an unknown process, or of an invalid time.
     #[error(
-        "{node} is paused or partitioned from {from} to {until}: write T1..T2 with T1 before T2 and before the run's end at \
+        "{node} is paused or partitioned from {from} to {until}: write T1..T2 with T1 before T2 \
+         and before the run's end at \
          {duration}, of processes p0 .. p{}", nodes - 1
     )]
     InvalidDisturbance {
@@ -220,7 +236,8 @@ pub enum ConfigError {
     },
     /// As many tolerated crashes as slots.
     #[error(
-        "--tolerate {tolerate} with k = {k}: that many crashed processes could hold every slot forever; choose at most {}",
+        "--tolerate {tolerate} with k = {k}: that many crashed processes could hold every slot \
+         forever; choose at most {}",
         k.saturating_sub(1)
     )]
     TolerateTooLarge {
@@ -230,7 +247,8 @@ pub enum ConfigError {
         k: u32,
     },
     /// The latency grid has another number of processes.
-    #[error("a grid of {clusters} x {size} processes with n = {nodes}: give -n {}", u64::from(*clusters) * u64::from(*size))]
+    #[error("a grid of {clusters} x {size} processes with n = {nodes}: give -n {}",
+             u64::from(*clusters) * u64::from(*size))]
     GridSize {
         /// The number of clusters.
         clusters: u32,
@@ -249,7 +267,8 @@ pub enum ConfigError {
     },
     /// More random crashes than processes that may crash.
     #[error(
-        "{asked} random crashes: at most {most} processes can crash here (one must live, and unless all ask, \
+        "{asked} random crashes: at most {most} processes can crash here (one must live, and \
+         unless all ask, \
          requesters do not crash)"
     )]
     TooManyCrashes {
@@ -260,7 +279,8 @@ pub enum ConfigError {
     },
     /// The detector's timeout is shorter than a round trip.
     #[error(
-        "a detection timeout of {timeout} is below twice the longest delay ({longest}): the detector would suspect live \
+        "a detection timeout of {timeout} is below twice the longest delay ({longest}): the \
+         detector would suspect live \
          processes; give at least {}, or --detector oracle=T", longest.times(2)
     )]
     TimeoutTooShort {
@@ -271,7 +291,8 @@ pub enum ConfigError {
     },
     /// The latency has no bound, so no timeout is long enough.
     #[error(
-        "an unbounded latency: with any timeout the detector would suspect live processes; choose a bounded latency, or \
+        "an unbounded latency: with any timeout the detector would suspect live processes; choose \
+         a bounded latency, or \
          --detector oracle=T"
     )]
     UnboundedLatency,
@@ -283,7 +304,8 @@ pub enum ConfigError {
     NoDetector,
     /// A client's loop takes no time.
     #[error(
-        "hold and think are both 0: time would stand still for a process that needs no permission; give one of them a length"
+        "hold and think are both 0: time would stand still for a process that needs no \
+         permission; give one of them a length"
     )]
     ZeroLoop,
     /// A time beyond what sums of integer times can hold.
@@ -291,7 +313,8 @@ pub enum ConfigError {
     TooLong(Span),
     /// More memory than is free.
     #[error(
-        "n = {nodes} with {requesters} requesters needs about {} MiB, and {} MiB are free: choose a smaller n or fewer \
+        "n = {nodes} with {requesters} requesters needs about {} MiB, and {} MiB are free: choose \
+         a smaller n or fewer \
          requesters", needed >> 20, free >> 20
     )]
     NotEnoughMemory {

@@ -198,8 +198,8 @@ impl Config {
                 let look = rounds_of(timeout + instant);
                 Some(look.times(2) + timeout + instant + self.cost.longest_delay()?)
             }
-            // In the longest round (of Hi-ADSD) each cluster's probe and each dead process takes one
-            // timeout, one after the other.
+            // In the longest round (of Hi-ADSD) each cluster's probe and each crashed process takes
+            // one timeout, one after the other.
             Some(Detector::Sparse) => {
                 let log = u64::from(self.nodes.next_power_of_two().ilog2());
                 let round = (timeout + instant).times(log + u64::from(crashes));

@@ -68,12 +68,11 @@ impl Awareness {
 
     /// All permanent crashes, for their checker.
     pub(super) fn losses(&self) -> Vec<kgate_spec::Loss> {
-        let id = |index| NodeId(u32::try_from(index).expect("a node's index"));
         let losses = self.losses.iter().map(|loss| kgate_spec::Loss {
             node: loss.node,
             at: loss.at,
             known_at: loss.took.map(|took| loss.at + took),
-            unaware: loss.unaware.ones().map(id).collect(),
+            unaware: super::node_ids(&loss.unaware).collect(),
         });
         losses.collect()
     }

@@ -176,7 +176,10 @@ impl Checkers {
             self.report_unrequested(
                 node,
                 now,
-                format!("{node} was refused weight {weight} of {most} slots, and no request exceeds them"),
+                format!(
+                    "{node} was refused weight {weight} of {most} slots, and no request \
+                exceeds them"
+                ),
             );
         }
     }

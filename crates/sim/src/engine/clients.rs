@@ -149,7 +149,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     ) {
         self.stats.obtaining.push(from_request);
         self.stats.obtaining_from_broadcast.push(from_broadcast);
-        if self.trace.is_some() {
+        if self.trace.is_on() {
             self.write(node, &event());
             self.write_violations();
         }

@@ -1,9 +1,7 @@
 //! Crashes, restarts and crash notifications: by a detector, by the oracle that replaces it, or by
 //! the protocol itself.
 
-use kgate_core::{
-    Incarnation, Input, Message, NodeId, Phase, Protocol, Span, Time, TransientFaults,
-};
+use kgate_core::{Incarnation, Input, NodeId, Phase, Protocol, Span, Time, TransientFaults};
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
@@ -12,6 +10,7 @@ use super::{Label, Simulation};
 use crate::config::Detector;
 use crate::faults::Down;
 use crate::queue::EventQueue;
+use crate::run_trace::described;
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// A process crashes permanently.
@@ -27,8 +26,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             return self.record(node, MembershipEvent::Crashed);
         }
         if let Some(within) = self.config.notification_bound() {
-            for other in self.alive.ones().collect::<Vec<_>>() {
-                let other = NodeId(u32::try_from(other).expect("a node's index"));
+            for other in self.live() {
                 self.schedule_crash_notice(other, node, within);
             }
         }
@@ -125,8 +123,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
 
     /// Writes a lost message to the trace.
     pub(super) fn write_lost(&mut self, from: NodeId, to: NodeId, message: &M::Message) {
-        if self.trace.is_some() {
-            let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
+        if self.trace.is_on() {
+            let (kind, text) = described(message);
             self.write(to, &trace::Event::Lost { kind, from, message: &text });
         }
     }

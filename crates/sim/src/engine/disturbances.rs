@@ -162,7 +162,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let name = M::Message::kind_name(kind);
         if copies == 2 {
             self.disturbed.duplicated += 1;
-            if self.trace.is_some() {
+            if self.trace.is_on() {
                 let text = format!("{message:?}");
                 self.write(from, &trace::Event::Doubled { kind: name, to, message: &text });
             }
@@ -188,7 +188,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
         if lost {
             self.disturbed.lost += 1;
-            if self.trace.is_some() {
+            if self.trace.is_on() {
                 let text = format!("{message:?}");
                 self.write(to, &trace::Event::Lost { kind: name, from, message: &text });
             }

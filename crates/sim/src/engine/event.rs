@@ -43,7 +43,7 @@ pub(super) enum Event<M, T, DM, DT> {
     /// This incarnation of a process is notified of a new k; `place` is the index of the resize.
     ResizeNotice { node: NodeId, incarnation: u32, place: u32 },
     /// A client withdraws, if the request of that number still waits.
-    GiveUp { node: NodeId, number: u64 },
+    Withdraw { node: NodeId, number: u64 },
     /// A message leaves the receive queue of a process that may have crashed since it entered.
     Received(Box<(NodeId, NodeId, M, u32)>),
 }
@@ -59,7 +59,7 @@ impl<M, T, DM, DT> Event<M, T, DM, DT> {
             | Self::Release { node, .. }
             | Self::MembershipNotice { node, .. }
             | Self::ResizeNotice { node, .. }
-            | Self::GiveUp { node, .. }
+            | Self::Withdraw { node, .. }
             | Self::CrashNotice { node, .. } => Some(node),
             Self::Arrive(ref arrived) => Some(arrived.1),
             Self::Received(ref received) => Some(received.1),

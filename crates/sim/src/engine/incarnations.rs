@@ -135,11 +135,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let incarnation = self.membership.incarnations.get(&node).copied().unwrap_or_default();
         self.membership.records.push(Record { of: node, incarnation, what });
         let place = self.membership.records.len() - 1;
-        for other in self.alive.ones().collect::<Vec<_>>() {
-            self.schedule_membership_notice(
-                NodeId(u32::try_from(other).expect("a node's index")),
-                place,
-            );
+        for other in self.live() {
+            self.schedule_membership_notice(other, place);
         }
     }
 

@@ -39,17 +39,17 @@ use kgate_core::{
     Carried, Effect, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Outbox, Protocol,
     Span, Stamp, Time, To, TransientFaults,
 };
-use kgate_spec::{Violation, trace};
+use kgate_spec::trace;
 
 use crate::config::{Config, ConfigError};
 use crate::faults::{FaultEvent, FaultPlan};
-use crate::gauge::Gauge;
 use crate::hash::RunHash;
 use crate::memory;
 use crate::queue::{BucketQueue, EventQueue, HeapQueue};
 use crate::report::{EngineResults, Report};
 use crate::rng::Rng;
-use crate::stats::{Counts, Stats};
+use crate::run_trace::{RunTrace, described};
+use crate::stats::Stats;
 use awareness::Awareness;
 use checkers::Checkers;
 pub(crate) use disturbances::DisturbanceCounts;
@@ -105,16 +105,13 @@ pub fn run<M: TransientFaults, D: Protocol, Q: Engine>(
         "duration": config.duration.units(),
     });
     // The trace is opened last, so that a refused run does not truncate a file.
-    let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
-    let trace = trace.map(|to| trace::Writer::new(to, &header));
+    let trace = RunTrace::open(trace, &header)?;
     let mut simulation = Simulation::<M, D, Q::Queue<EventOf<M, D>>>::new(config, plan, trace);
     simulation.start();
     let (stats, wall_seconds) = simulation.measure();
     let unanswered = simulation.drain();
     simulation.write_violations();
-    if let Some(trace) = simulation.trace.take() {
-        trace.finish().map_err(RunError::Trace)?;
-    }
+    simulation.trace.finish()?;
     let (detection, undetected) = simulation.awareness.times();
     let results = EngineResults {
         detection,
@@ -224,9 +221,7 @@ struct Simulation<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, 
     checkers: Checkers,
     stats: Stats,
     hash: RunHash,
-    trace: Option<trace::Writer<'a>>,
-    /// The number of violations written to the trace.
-    written: usize,
+    trace: RunTrace<'a>,
     /// Whether clients still ask: until the measured time is over.
     asking: bool,
     timer_rng: Rng,
@@ -239,8 +234,27 @@ struct Simulation<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, 
     detector_out: Outbox<D>,
 }
 
+/// Disarms a timer if it is armed in that generation; false if it is not.
+#[inline]
+fn disarm_if_current<T: Ord>(
+    timers: &mut TimerGenerations<T>,
+    timer: &(NodeId, T),
+    generation: u64,
+) -> bool {
+    let current = timers.get(timer) == Some(&generation);
+    if current {
+        timers.remove(timer);
+    }
+    current
+}
+
+/// The processes of a set, in the order of ids.
+fn node_ids(set: &FixedBitSet) -> impl Iterator<Item = NodeId> + '_ {
+    set.ones().map(|index| NodeId(u32::try_from(index).expect("a node's index")))
+}
+
 impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, M, D, Q> {
-    fn new(config: &'a Config, plan: FaultPlan, trace: Option<trace::Writer<'a>>) -> Self {
+    fn new(config: &'a Config, plan: FaultPlan, trace: RunTrace<'a>) -> Self {
         let nodes = config.nodes as usize;
         let mut alive = FixedBitSet::with_capacity(nodes);
         alive.insert_range(..);
@@ -273,25 +287,9 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             probes: 0,
             network: Network::new(config),
             checkers: Checkers::new::<M>(config),
-            stats: Stats {
-                events: 0,
-                delivered: 0,
-                requests: 0,
-                grants: 0,
-                withdrawals: 0,
-                refused: 0,
-                obtaining: Vec::new(),
-                obtaining_from_broadcast: Vec::new(),
-                mutex_messages: Counts::new::<M::Message>(),
-                detector_messages: Counts::new::<D::Message>(),
-                suspicions: 0,
-                false_suspicions: 0,
-                inside: Gauge::new(Time::ZERO + config.warmup, Time::ZERO + config.duration),
-                waiting: Gauge::new(Time::ZERO + config.warmup, Time::ZERO + config.duration),
-            },
+            stats: Stats::new::<M, D>(config),
             hash: RunHash::new(),
             trace,
-            written: 0,
             asking: true,
             timer_rng: Rng::fork(config.seed, "timers"),
             think_rng: Rng::fork(config.seed, "think"),
@@ -374,6 +372,17 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         }
     }
 
+    /// Every process but `node`, in the order of ids.
+    #[inline(always)]
+    fn others(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<M, D, Q> {
+        (0..self.config.nodes).map(NodeId).filter(move |&other| other != node)
+    }
+
+    /// The live processes, in the order of ids.
+    fn live(&self) -> Vec<NodeId> {
+        node_ids(&self.alive).collect()
+    }
+
     fn push_probe(&mut self, at: Time, event: EventOf<M, D>) {
         self.probes += 1;
         self.queue.push(at, event);
@@ -391,15 +400,14 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         if !self.paused.is_empty() && self.defer_if_paused(&event) {
             return;
         }
-        self.happen(event);
+        self.dispatch(event);
         if self.recovery.pending() {
             self.check_settled();
         }
     }
 
     #[inline(always)]
-    fn happen(&mut self, event: EventOf<M, D>) {
-        let at = self.now;
+    fn dispatch(&mut self, event: EventOf<M, D>) {
         match event {
             Event::Deliver { from, to, message } => {
                 let content = RunHash::of(&message);
@@ -407,27 +415,13 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             }
             Event::DeliverAll { from, message } => {
                 let content = RunHash::of(&*message);
-                for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
+                for to in self.others(from) {
                     self.deliver(from, to, M::Message::clone(&message), content);
                 }
             }
             Event::Arrive(arrived) => {
                 let (from, to, message) = *arrived;
-                let incarnations = self.config.claims.recovers || self.config.claims.returns;
-                if incarnations && !self.alive.contains(to.index()) {
-                    self.keep(from, to, message);
-                    return;
-                }
-                let received = self.network.receive(to, at);
-                if incarnations {
-                    let incarnation = self.incarnation_of(to);
-                    self.queue.push(
-                        received,
-                        Event::Received(Box::new((from, to, message, incarnation))),
-                    );
-                } else {
-                    self.queue.push(received, Event::Deliver { from, to, message });
-                }
+                self.enter_receive_queue(from, to, message);
             }
             Event::Probe { from, to, message } => {
                 self.probes -= 1;
@@ -435,22 +429,20 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             }
             Event::ProbeAll { from, message } => {
                 self.probes -= 1;
-                for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
+                for to in self.others(from) {
                     self.probe(from, to, D::Message::clone(&message));
                 }
             }
             Event::Timer { node, generation, timer } => {
                 let key = (node, timer);
-                if self.mutex_timers.get(&key) == Some(&generation) {
-                    self.mutex_timers.remove(&key);
+                if disarm_if_current(&mut self.mutex_timers, &key, generation) {
                     self.mutex_input(node, Label::bare(3), Input::Expire(key.1));
                 }
             }
             Event::ProbeTimer { node, generation, timer } => {
                 self.probes -= 1;
                 let key = (node, timer);
-                if self.detector_timers.get(&key) == Some(&generation) {
-                    self.detector_timers.remove(&key);
+                if disarm_if_current(&mut self.detector_timers, &key, generation) {
                     self.detector_input(node, Label::bare(4), Input::Expire(key.1));
                 }
             }
@@ -467,7 +459,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             Event::ResizeNotice { node, incarnation, place } => {
                 self.on_resize_notice(node, incarnation, place)
             }
-            Event::GiveUp { node, number } => self.give_up(node, number),
+            Event::Withdraw { node, number } => self.withdraw_if_waiting(node, number),
             Event::Received(received) => {
                 let (from, to, message, incarnation) = *received;
                 if self.incarnation_of(to) == incarnation {
@@ -478,6 +470,21 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         }
     }
 
+    /// A message has arrived where receives wait for each other.
+    fn enter_receive_queue(&mut self, from: NodeId, to: NodeId, message: M::Message) {
+        let restarts = self.config.claims.recovers || self.config.claims.returns;
+        if restarts && !self.alive.contains(to.index()) {
+            return self.keep(from, to, message);
+        }
+        let received = self.network.receive(to, self.now);
+        let event = if restarts {
+            Event::Received(Box::new((from, to, message, self.incarnation_of(to))))
+        } else {
+            Event::Deliver { from, to, message }
+        };
+        self.queue.push(received, event);
+    }
+
     #[inline(always)]
     fn deliver(&mut self, from: NodeId, to: NodeId, message: M::Message, content: u64) {
         if !self.alive.contains(to.index()) {
@@ -485,8 +492,8 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             return;
         }
         self.stats.delivered += 1;
-        if self.trace.is_some() {
-            let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
+        if self.trace.is_on() {
+            let (kind, text) = described(&message);
             self.write(to, &trace::Event::Deliver { kind, from, message: &text });
         }
         if M::MECHANISM == Mechanism::Permissions && self.checkers.audit.is_active() {
@@ -501,8 +508,8 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             return;
         }
         let content = RunHash::of(&message);
-        if self.trace.is_some() {
-            let (kind, text) = (D::Message::kind_name(message.kind()), format!("{message:?}"));
+        if self.trace.is_on() {
+            let (kind, text) = described(&message);
             self.write(to, &trace::Event::Deliver { kind, from, message: &text });
         }
         self.detector_input(to, Label::of(2, from, content), Input::Deliver { from, message });
@@ -553,7 +560,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
     /// The stamp of a process, where a checker or the trace needs it.
     fn stamp_of(&self, node: NodeId) -> Option<Stamp> {
         let wanted = M::MECHANISM == Mechanism::Permissions
-            && (self.checkers.audit.is_active() || self.trace.is_some());
+            && (self.checkers.audit.is_active() || self.trace.is_on());
         wanted.then(|| self.mutexes[node.index()].observe().stamp).flatten()
     }
 
@@ -644,19 +651,11 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
 
     /// Writes violations found since the last call to the trace.
     fn write_violations(&mut self) {
-        let Some(trace) = &mut self.trace else { return };
-        for violation in &self.checkers.violations()[self.written..] {
-            let Violation { property, nodes, text, .. } = violation;
-            let node = nodes.first().copied().unwrap_or(NodeId(0));
-            trace.write(self.now, node, &trace::Event::Violated { property, nodes, text });
-            self.written += 1;
-        }
+        self.trace.write_violations(self.now, self.checkers.violations());
     }
 
     #[inline]
     fn write(&mut self, node: NodeId, event: &trace::Event<'_>) {
-        if let Some(trace) = &mut self.trace {
-            trace.write(self.now, node, event);
-        }
+        self.trace.write(self.now, node, event);
     }
 }

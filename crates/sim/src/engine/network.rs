@@ -174,7 +174,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     #[inline(always)]
     pub(super) fn send(&mut self, from: NodeId, to: To, message: M::Message) {
         let kind = message.kind();
-        if self.trace.is_some() {
+        if self.trace.is_on() {
             self.write_send(from, &to, M::Message::kind_name(kind), &message);
         }
         if self.network.at_once {
@@ -200,7 +200,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 self.queue.push(at, Event::DeliverAll { from, message: Box::new(message) });
             }
             To::All => {
-                for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
+                for to in self.others(from) {
                     self.send_now(from, to, kind, message.clone());
                 }
             }
@@ -245,7 +245,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 }
             }
             To::All => {
-                for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
+                for to in self.others(from) {
                     self.send_copy(from, to, kind, message.clone(), &mut leave, end);
                 }
             }
@@ -296,7 +296,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     /// A detector sends a message: it takes its time but never waits.
     pub(super) fn send_probe(&mut self, from: NodeId, to: To, message: D::Message) {
         let kind = message.kind();
-        if self.trace.is_some() {
+        if self.trace.is_on() {
             self.write_send(from, &to, D::Message::kind_name(kind), &message);
         }
         let departure = self.now + self.config.cost.send;
@@ -316,7 +316,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 self.push_probe(at, Event::ProbeAll { from, message: Box::new(message) });
             }
             To::All => {
-                for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
+                for to in self.others(from) {
                     self.send_probe_copy(from, to, kind, message.clone(), departure);
                 }
             }

@@ -125,12 +125,12 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let load = &self.config.load;
         if load.withdraw.happens(&mut self.pending_requests.patience_rng) {
             let after = Span(self.pending_requests.patience_rng.within(0, load.patience.0));
-            self.queue.push(self.now + after, Event::GiveUp { node, number });
+            self.queue.push(self.now + after, Event::Withdraw { node, number });
         }
     }
 
     /// A client withdraws, if it still waits.
-    pub(super) fn give_up(&mut self, node: NodeId, number: u64) {
+    pub(super) fn withdraw_if_waiting(&mut self, node: NodeId, number: u64) {
         if self.pending_requests.waiting.contains_key(&(node, number)) {
             self.withdraw(node);
             self.schedule_next_request(node);
@@ -175,8 +175,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
 
     /// The observed states of all live processes.
     pub(super) fn observe_all(&self) -> Vec<(NodeId, Observation)> {
-        let id = |at: usize| NodeId(u32::try_from(at).expect("a node's index"));
-        self.alive.ones().map(|at| (id(at), self.mutexes[at].observe())).collect()
+        self.live().into_iter().map(|node| (node, self.mutexes[node.index()].observe())).collect()
     }
 
     /// A request ends because k has become smaller than its weight.

@@ -15,8 +15,8 @@ mod error;
 mod queue;
 
 use kgate_core::{
-    Incarnation, Input, InputOf, Mechanism, Message, Never, NodeId, Observation, Outbox,
-    TransientFaults, ViewId,
+    Incarnation, Input, InputOf, Mechanism, Never, NodeId, Observation, Outbox, TransientFaults,
+    ViewId,
 };
 use kgate_core::{Protocol, Refusal, Setup, Span, Time};
 use kgate_spec::{Fate, Step, Violation, trace};
@@ -29,6 +29,7 @@ use crate::faults::{Down, FaultPlan};
 use crate::hash::RunHash;
 use crate::latency::Latency;
 use crate::load::Load;
+use crate::run_trace::{RunTrace, described};
 pub use error::{ImpossibleStep, StartError, StepError};
 use queue::StepQueue;
 
@@ -110,8 +111,7 @@ pub fn play<M: TransientFaults>(
     config.validate()?;
     let plan = FaultPlan::generate(&config)?;
     let header = serde_json::json!({ "protocol": name, "n": config.nodes, "k": config.k });
-    let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
-    let trace = trace.map(|to| trace::Writer::new(to, &header));
+    let trace = RunTrace::open(trace, &header)?;
     let mut run = Simulation::<M, NoDetector, ScriptQueue<M>>::new(&config, plan, trace);
     run.start();
     let mut skipped = Vec::new();
@@ -137,15 +137,15 @@ pub fn play<M: TransientFaults>(
     }
     let steps_after = if script.run_to_rest { run.run_to_rest() } else { 0 };
     run.write_violations();
-    if let Some(trace) = run.trace.take() {
-        trace.finish().map_err(RunError::Trace)?;
-    }
+    let (waiting, inside) = (run.checkers.waiting_nodes(), run.inside_nodes());
+    let quiet = run.is_quiet();
+    run.trace.finish()?;
     Ok(Played {
-        waiting: run.checkers.waiting_nodes(),
-        inside: run.inside_nodes(),
+        waiting,
+        inside,
         skipped,
         steps_after,
-        quiet: run.is_quiet(),
+        quiet,
         hash: run.hash.value(),
         violations: run.checkers.into_violations(),
     })
@@ -284,7 +284,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             }
             Fate::Doubled => {
                 self.count(to, Label::of(14, from, RunHash::of(message)));
-                let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
+                let (kind, text) = described(message);
                 self.write(from, &trace::Event::Doubled { kind, to, message: &text });
                 self.queue.insert(place, event.clone());
                 self.queue.insert(self.queue.events().len(), event);
@@ -451,7 +451,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             | Event::ProbeTimer { .. }
             | Event::Acquire { .. }
             | Event::ResizeNotice { .. }
-            | Event::GiveUp { .. }
+            | Event::Withdraw { .. }
             | Event::Received(_) => unreachable!("not in a script"),
         };
         let only_timers = all.iter().all(|event| rank(event) == 3 || !self.is_live(event));

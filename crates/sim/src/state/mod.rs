@@ -93,7 +93,8 @@ pub enum StateError {
     #[error("k is 0, so there is no token: give -k of at least 1")]
     ZeroTokens,
     /// The process does not exist.
-    #[error("there is no {node}: with n = {nodes} the processes are p0 .. p{}", nodes.saturating_sub(1))]
+    #[error("there is no {node}: with n = {nodes} the processes are p0 .. p{}",
+             nodes.saturating_sub(1))]
     UnknownNode {
         /// The process named.
         node: NodeId,

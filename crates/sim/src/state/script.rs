@@ -11,7 +11,8 @@ use kgate_spec::scenario::Movers;
 use kgate_spec::{Violation, trace};
 
 use super::{Run, StateConfig};
-use crate::engine::{ImpossibleStep, OpenTrace, PlayError, RunError, StartError, StepError};
+use crate::engine::{ImpossibleStep, OpenTrace, PlayError, StartError, StepError};
+use crate::run_trace::RunTrace;
 use crate::state::StateError;
 
 /// The number of rounds for which a run goes on after the script's last step.
@@ -62,10 +63,9 @@ pub fn play_rules<R: Rules>(
     };
     let run = Run::<R>::from(config, state_of).map_err(StartError::from)?;
     let header = serde_json::json!({ "protocol": name, "n": config.graph.nodes(), "k": config.k });
-    let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
-    let trace = trace.map(|to| trace::Writer::new(to, &header));
+    let trace = RunTrace::open(trace, &header)?;
     let enabled = vec![Vec::new(); run.states().len()];
-    let mut player = Player { run, trace, now: Time::ZERO, enabled, written: 0 };
+    let mut player = Player { run, trace, now: Time::ZERO, enabled };
     player.write_enabled();
     let mut skipped = Vec::new();
     for (index, movers) in script.steps.iter().enumerate() {
@@ -77,9 +77,7 @@ pub fn play_rules<R: Rules>(
         }
     }
     let steps_after = if script.run_to_rest { player.run_to_rest() } else { 0 };
-    if let Some(trace) = player.trace.take() {
-        trace.finish().map_err(RunError::Trace)?;
-    }
+    player.trace.finish()?;
     let run = player.run;
     Ok(StatePlayed {
         skipped,
@@ -112,12 +110,10 @@ fn parsed<R: Rules>(script: &StateScript<'_>) -> Result<Vec<(NodeId, R::State)>,
 
 struct Player<'a, R: Rules> {
     run: Run<R>,
-    trace: Option<trace::Writer<'a>>,
+    trace: RunTrace<'a>,
     now: Time,
     /// The enabled actions of each process as last written to the trace.
     enabled: Vec<Vec<&'static str>>,
-    /// The number of violations written to the trace.
-    written: usize,
 }
 
 /// The movers and their actions.
@@ -176,14 +172,11 @@ impl<R: Rules> Player<'_, R> {
 
     fn take(&mut self, moving: Moving<R>) {
         self.run.chosen = moving.iter().map(|(node, _)| *node).collect();
-        if let Some(trace) = &mut self.trace {
+        if self.trace.is_on() {
             for (node, step) in &moving {
                 let state = R::print_state(&step.next);
-                trace.write(
-                    self.now,
-                    *node,
-                    &trace::Event::Moved { action: step.name, state: &state },
-                );
+                let event = trace::Event::Moved { action: step.name, state: &state };
+                self.trace.write(self.now, *node, &event);
             }
         }
         self.run.moving = moving;
@@ -225,21 +218,13 @@ impl<R: Rules> Player<'_, R> {
             let inside = steps.iter().any(|step| step.privileged);
             let before = &mut self.enabled[node.index()];
             if *before != actions {
-                if let Some(trace) = &mut self.trace {
-                    trace.write(self.now, node, &trace::Event::Can { actions: &actions, inside });
-                }
+                self.trace.write(self.now, node, &trace::Event::Can { actions: &actions, inside });
                 *before = actions;
             }
         }
     }
 
     fn write_violations(&mut self) {
-        let Some(trace) = &mut self.trace else { return };
-        for violation in &self.run.checker.violations[self.written..] {
-            let Violation { property, nodes, text, .. } = violation;
-            let node = nodes.first().copied().unwrap_or(NodeId(0));
-            trace.write(self.now, node, &trace::Event::Violated { property, nodes, text });
-            self.written += 1;
-        }
+        self.trace.write_violations(self.now, &self.run.checker.violations);
     }
 }

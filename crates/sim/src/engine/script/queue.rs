@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fixedbitset::FixedBitSet;
 use kgate_core::{Message, NodeId, Span, Time, TransientFaults};
 use kgate_spec::{Fate, Step};
 
@@ -74,7 +73,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
 
     /// The places of the messages of a channel, the oldest first.
     pub(super) fn channel(&self, from: NodeId, to: NodeId) -> Vec<usize> {
-        let in_channel = |event: &EventOf<M, NoDetector>| matches!(event, Event::Deliver { from: a, to: b, .. } if (*a, *b) == (from, to));
+        let in_channel = |event: &EventOf<M, NoDetector>| channel_of(event) == Some((from, to));
         (0..)
             .zip(self.queue.events())
             .filter(|(_, event)| in_channel(event))
@@ -151,7 +150,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             | Event::ProbeAll { .. }
             | Event::ProbeTimer { .. }
             | Event::Acquire { .. }
-            | Event::GiveUp { .. }
+            | Event::Withdraw { .. }
             | Event::Received(_) => true,
         }
     }
@@ -173,7 +172,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
     /// The steps that are possible next, apart from crashes and losses of messages.
     pub(super) fn possible(&self, fifo: bool) -> Vec<String> {
         let mut steps = self.message_steps(fifo);
-        let up: Vec<NodeId> = ids(&self.alive).collect();
+        let up = self.live();
         for &node in &up {
             let notices = self.crash_notices_for(node);
             steps.extend(notices.iter().map(|&(_, of)| Step::Tell { node, of }));
@@ -230,8 +229,4 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
 fn channel_of<M, T, DM, DT>(event: &Event<M, T, DM, DT>) -> Option<(NodeId, NodeId)> {
     let Event::Deliver { from, to, .. } = event else { return None };
     Some((*from, *to))
-}
-
-fn ids(set: &FixedBitSet) -> impl Iterator<Item = NodeId> {
-    set.ones().map(|at| NodeId(u32::try_from(at).expect("a node's index")))
 }

@@ -251,7 +251,8 @@ fn down_and_back() {
     assert_eq!(lost.waiting, [NodeId(1)], "the token is lost, and the request was not stored");
     config.down = Down::Kept;
     assert_eq!(impossible(config.clone(), text).reason, StepError::KeptWhileDown(NodeId(1)));
-    let later = "p1 asks\np1 -> p0: want\np1 crashes\np1 is back\np0 -> p1: token\np0 asks\np0 -> p1: want\np1 -> p0: token";
+    let later = "p1 asks\np1 -> p0: want\np1 crashes\np1 is back\np0 -> p1: token\np0 asks\np0 -> \
+    p1: want\np1 -> p0: token";
     let kept = with(config, false, later).expect("a script");
     assert_eq!(kept.waiting, [NodeId(1)], "p0 got the token back");
 }
@@ -266,7 +267,8 @@ fn notifications_of_incarnations() {
     let reason = |config: &Config, text: &str| impossible(config.clone(), text).reason;
     let incarnations = "p0 crashes\np0 is back\np1 crashes\np2 learns that p0 has crashed";
     let text = format!(
-        "{incarnations}\np2 learns that p0 is back\np2 learns that p1 has crashed\np0 learns that p0 has crashed"
+        "{incarnations}\np2 learns that p0 is back\np2 learns that p1 has crashed\np0 learns that \
+         p0 has crashed"
     );
     let played = play(&config, &text).expect("a script");
     assert!(played.quiet && played.violations.is_empty(), "{:?}", played.violations);
