@@ -1,4 +1,4 @@
-//! The command line, from which help, checks and (later) completions are made.
+//! The subcommands. The arguments of each are in the file named after it.
 
 use clap::{Parser, Subcommand};
 
@@ -17,7 +17,7 @@ use crate::run::options::{ACQUIRE_HELP, AcquireArgs, RUN_HELP, ReleaseArgs, RunA
 use crate::scenario::{HELP as SCENARIO_HELP, ScenarioArgs};
 use crate::set::{SET_HELP, SetArgs};
 use crate::sim::options::{HELP as SIM_HELP, SimArgs};
-use crate::status::{ExplainArgs, LookArgs};
+use crate::status::{ExplainArgs, StatusArgs};
 use crate::trace::{HELP as TRACE_HELP, TraceArgs};
 
 /// The gate that lets at most k through, anywhere, with no gatekeeper.
@@ -36,24 +36,23 @@ pub(crate) enum Command {
     /// Take a permit of a gate for a script, held in the background or by the cluster
     #[command(after_long_help = ACQUIRE_HELP)]
     Acquire(Box<AcquireArgs>),
-    /// Let a permit of kgate acquire --ttl live on
+    /// Renew a permit of kgate acquire --ttl for another time to live
     Renew(RenewArgs),
-    /// Give back what kgate acquire took
+    /// Release a permit of kgate acquire
     Release(ReleaseArgs),
-    /// Show who holds what and who waits, at all nodes
-    Status(LookArgs),
-    /// Say why somebody waits at a gate: for whom, since when, and what would unblock it
+    /// Show the holders and waiting clients of gates, at all nodes
+    Status(StatusArgs),
+    /// Explain why clients wait at a gate: for which holders, since when, and what would unblock it
     Explain(ExplainArgs),
-    /// Show who holds what again whenever it has changed
-    Watch(LookArgs),
-    /// Give a gate another k or policy, online
+    /// Show the status again whenever it changes
+    Watch(StatusArgs),
+    /// Change k or the policy of a gate, online
     #[command(after_long_help = SET_HELP)]
     Set(SetArgs),
     /// List, add, remove, promote and demote the nodes of a cluster
     #[command(after_long_help = MEMBERS_HELP)]
     Members(MembersArgs),
-    /// Have what a node holds come back, as soon as its lease is surely over; or a permit that the
-    /// log holds
+    /// Evict a node, whose permits are free when its lease has surely expired; or a durable permit
     Evict(EvictArgs),
     /// Run a node of a cluster
     #[command(after_long_help = NODE_HELP)]
@@ -78,12 +77,12 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// List the protocols: what each costs, which crashes it tolerates, where it is published
     Protocols(ProtocolsArgs),
-    /// Make certificates for the nodes and clients of a cluster
+    /// Make certificates for the nodes and clients of a cluster, for development
     Certs(CertsArgs),
-    /// Start a cluster on this machine, let clients contend, kill nodes, and checker what happened
+    /// Start a cluster on this machine, let clients contend, kill nodes, and check the history
     #[command(after_long_help = DEMO_HELP)]
     Demo(DemoArgs),
-    /// Measure what kgate costs on this machine
+    /// Measure the throughput and cost of kgate on this machine
     Bench(BenchArgs),
     #[command(hide = true)]
     DemoNode(DemoNodeArgs),

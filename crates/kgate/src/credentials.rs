@@ -1,4 +1,4 @@
-//! How commands that ask a node show who they are: one set of flags for all of them.
+//! Credentials of every command that contacts a node: one set of flags.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,40 +7,40 @@ use clap::Args;
 use kgate_client::{Address, Credentials, Error};
 use serde::{Deserialize, Serialize};
 
-/// Files for TLS, and a token.
+/// Files for TLS, and a token file.
 #[derive(Args, Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct CredentialArgs {
-    /// For https: the certificate of the authority that nodes are trusted by
-    #[arg(long, value_name = "FILE", env = "KGATE_OPT_CA", help_heading = "Who asks")]
+    /// Certificate of the authority that signed the node's certificate, for https
+    #[arg(long, value_name = "FILE", env = "KGATE_OPT_CA", help_heading = "Credentials")]
     pub(crate) ca: Option<PathBuf>,
-    /// The certificate of this client
+    /// Certificate of this client
     #[arg(
         long,
         value_name = "FILE",
         requires = "key",
         env = "KGATE_OPT_CERT",
-        help_heading = "Who asks"
+        help_heading = "Credentials"
     )]
     pub(crate) cert: Option<PathBuf>,
-    /// Its key
+    /// Private key of --cert
     #[arg(
         long,
         value_name = "FILE",
         requires = "cert",
         env = "KGATE_OPT_KEY",
-        help_heading = "Who asks"
+        help_heading = "Credentials"
     )]
     pub(crate) key: Option<PathBuf>,
-    /// A file with a token
-    #[arg(long, value_name = "FILE", env = "KGATE_OPT_TOKEN_FILE", help_heading = "Who asks")]
+    /// File with the token of this client
+    #[arg(long, value_name = "FILE", env = "KGATE_OPT_TOKEN_FILE", help_heading = "Credentials")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The name that the node's certificate must tolerate [default: the host of its address]
-    #[arg(long, value_name = "NAME", env = "KGATE_OPT_TLS_NAME", help_heading = "Who asks")]
+    /// Name that the node's certificate must have [default: the host of its address]
+    #[arg(long, value_name = "NAME", env = "KGATE_OPT_TLS_NAME", help_heading = "Credentials")]
     pub(crate) tls_name: Option<String>,
 }
 
 impl CredentialArgs {
-    /// The same for a process in another folder.
+    /// The same with absolute paths, for a process in another directory.
     pub(crate) fn absolute(&self) -> Self {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let of = |path: &Option<PathBuf>| path.as_ref().map(absolute);
@@ -53,8 +53,8 @@ impl CredentialArgs {
         }
     }
 
-    /// As words of a command line.
-    pub(crate) fn words(&self) -> Vec<OsString> {
+    /// The flags of a command line.
+    pub(crate) fn flags(&self) -> Vec<OsString> {
         let file =
             |path: &Option<PathBuf>| path.as_deref().map(Path::as_os_str).map(OsString::from);
         let flags = [
@@ -71,7 +71,7 @@ impl CredentialArgs {
             .collect()
     }
 
-    /// A node, with these.
+    /// The address of a node, with these credentials.
     pub(crate) fn at(&self, address: &str) -> Result<Address, Error> {
         let Self { ca, cert, key, token_file, tls_name } = self.clone();
         let credentials = Credentials {

@@ -1,5 +1,5 @@
-//! `kgate evict`: has a node's permits come back, when its lease is surely over; or takes back a
-//! permit that the log holds.
+//! `kgate evict`: evicts a node, whose permits are free when its lease has surely expired, or a
+//! durable permit.
 
 use std::io::{BufRead, IsTerminal, Write, stdin};
 use std::process::ExitCode;
@@ -8,30 +8,30 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use kgate_client::{Admin, Error, Operation, PermitSelector};
 
-use crate::members::done;
-use crate::status::{AskedNode, block_on, said_no, say};
+use crate::members::report_operation;
+use crate::status::{TargetArgs, block_on, report_error, say};
 use crate::{Failure, Outcome};
 
-/// `kgate evict`.
+/// Arguments of `kgate evict`.
 #[derive(Debug, Args)]
 pub(crate) struct EvictArgs {
-    /// The node, by its number or its name
+    /// The node, by id or name
     #[arg(value_name = "NODE")]
-    which: Option<String>,
-    /// Instead of a node: a permit that the log holds, by its number
-    #[arg(long, value_name = "ID", env = "KGATE_OPT_PERMIT", conflicts_with = "which")]
+    node: Option<String>,
+    /// Instead of a node: a durable permit, by id
+    #[arg(long, value_name = "ID", env = "KGATE_OPT_PERMIT", conflicts_with = "node")]
     permit: Option<u64>,
-    /// Instead of a node: the permit that the log holds of this gate
-    #[arg(long, value_name = "NAME", env = "KGATE_OPT_GATE", conflicts_with_all = ["which", "permit"])]
+    /// Instead of a node: the durable permit of this gate
+    #[arg(long, value_name = "NAME", env = "KGATE_OPT_GATE", conflicts_with_all = ["node", "permit"])]
     gate: Option<String>,
-    /// Of several of that gate, the one with this slot
+    /// With --gate, if it has several durable permits: the one with this slot
     #[arg(long, value_name = "SLOT", env = "KGATE_OPT_SLOT", requires = "gate")]
     slot: Option<u32>,
-    /// Do not ask whether it is meant
+    /// Do not ask for confirmation
     #[arg(short, long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_YES")]
     yes: bool,
     #[command(flatten)]
-    asked: AskedNode,
+    target: TargetArgs,
 }
 
 /// What to evict.
@@ -42,7 +42,7 @@ enum Target {
 
 impl EvictArgs {
     fn target(&self) -> Result<Target, Failure> {
-        if let Some(node) = &self.which {
+        if let Some(node) = &self.node {
             return Ok(Target::Node(node.clone()));
         }
         if let Some(permit_id) = self.permit {
@@ -66,39 +66,37 @@ impl Target {
 
 pub(crate) fn run(args: &EvictArgs) -> Outcome {
     let target = args.target()?;
-    let address = match args.asked.address() {
+    let address = match args.target.address() {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
     block_on(async {
         let mut admin = match Admin::connect(&address).await {
             Ok(admin) => admin,
-            Err(error) => return Ok(said_no(&error)),
+            Err(error) => return Ok(report_error(&error)),
         };
         match target.evict(&mut admin, true).await {
-            Ok(before) => say(&before.message),
-            Err(error) => return Ok(said_no(&error)),
+            Ok(preview) => say(&preview.message),
+            Err(error) => return Ok(report_error(&error)),
         }
-        if !args.yes && !is_meant()? {
+        if !args.yes && !confirm()? {
             return Ok(ExitCode::from(1));
         }
-        Ok(done(target.evict(&mut admin, false).await))
+        Ok(report_operation(target.evict(&mut admin, false).await))
     })?
 }
 
-/// Asks whoever sits at the terminal; whoever does not must say so beforehand.
-fn is_meant() -> Result<bool, Failure> {
+/// Asks for confirmation at the terminal.
+fn confirm() -> Result<bool, Failure> {
     if !stdin().is_terminal() {
-        return Err(Failure::Usage(
-            "nobody can be asked here whether it is meant: say --yes".into(),
-        ));
+        return Err(Failure::Usage("not a terminal: pass --yes to confirm".into()));
     }
-    write!(std::io::stderr(), "kgate: evict it? [y/N] ")?;
+    write!(std::io::stderr(), "kgate: evict? [y/N] ")?;
     let mut answer = String::new();
     stdin().lock().read_line(&mut answer)?;
     let yes = matches!(answer.trim(), "y" | "Y" | "yes");
     if !yes {
-        say("nothing was done");
+        say("not confirmed: nothing was changed");
     }
     Ok(yes)
 }

@@ -1,13 +1,14 @@
-//! The keeper of `kgate run`: asks a node, and holds what it is granted.
+//! The keeper of `kgate run`: acquires a permit at a node and holds it.
 //!
-//! It works on a thread of its own, with a session of its own. On one machine, where permits are
-//! bound to processes and not to time, it also locks the files of its slots; CMD inherits the
-//! locks, so a slot is free only when all of them are gone.
+//! It works on its own thread, with its own session. On one machine, where permits are bound to
+//! processes and not to time, it also locks the files of its slots. CMD inherits the locks, so a slot
+//! is free only when all processes of the tree are gone.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Context;
 use kgate_client::{
     Address, Client, Error, ErrorKind, Lease, LeaseInstant, Permit, Process, SessionToken,
 };
@@ -16,10 +17,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
 use crate::credentials::CredentialArgs;
-use crate::run::keeper::{Granted, Keeper, Mail, News, Refusal, RefusalKind, Wait, Wish};
+use crate::run::keeper::{
+    AcquireRequest, EventSender, Granted, Keeper, KeeperEvent, Refusal, RefusalKind, Wait,
+};
 use crate::run::margins::Margins;
 
-/// A keeper of a node, not yet asked.
+/// A keeper without a request.
 pub(crate) fn open() -> Box<dyn Keeper> {
     Box::new(NodeKeeper { release: None })
 }
@@ -29,18 +32,18 @@ struct NodeKeeper {
 }
 
 impl Keeper for NodeKeeper {
-    fn ask(&mut self, wish: &Wish, mail: Mail) {
+    fn acquire(&mut self, request: &AcquireRequest, events: EventSender) {
         let (release, released) = mpsc::unbounded_channel();
         self.release = Some(release);
-        let wish = wish.clone();
-        let post = mail.clone();
-        let begun =
+        let request = request.clone();
+        let own_events = events.clone();
+        let spawned =
             std::thread::Builder::new().name("keeper".into()).spawn(move || match runtime() {
-                Ok(runtime) => runtime.block_on(keep(&wish, &mail, released)),
-                Err(error) => refuse(&mail, RefusalKind::Broken, error.to_string()),
+                Ok(runtime) => runtime.block_on(hold(&request, &events, released)),
+                Err(error) => refuse(&events, error.to_string()),
             });
-        if let Err(error) = begun {
-            refuse(&post, RefusalKind::Broken, error.to_string());
+        if let Err(error) = spawned {
+            refuse(&own_events, error.to_string());
         }
     }
 
@@ -50,24 +53,24 @@ impl Keeper for NodeKeeper {
         }
     }
 
-    fn release_for_the_dead(&mut self, ticket: &[u8], limit: Duration) {
-        let Some((ticket, place)) = ticket.split_at_checked(SessionToken::LEN) else { return };
-        let (Some(ticket), Ok(place)) =
-            (SessionToken::from_bytes(ticket), serde_json::from_slice::<Place>(place))
+    fn release_orphaned(&mut self, token: &[u8], limit: Duration) {
+        let Some((session, place)) = token.split_at_checked(SessionToken::LEN) else { return };
+        let (Some(session), Ok(place)) =
+            (SessionToken::from_bytes(session), serde_json::from_slice::<Place>(place))
         else {
             return;
         };
         let Ok(address) = place.credentials.at(&place.node) else { return };
         if let Ok(runtime) = runtime() {
-            // If nobody answers, the node finds out by itself when the session's time has passed.
+            // Without an answer the session expires at the node.
             let _ = runtime.block_on(async {
-                tokio::time::timeout(limit, Client::end_session(address, ticket)).await
+                tokio::time::timeout(limit, Client::end_session(address, session)).await
             });
         }
     }
 }
 
-/// Where a permit is held, written behind its ticket.
+/// The node of a permit: the second part of a release token.
 #[derive(Debug, Deserialize, Serialize)]
 struct Place {
     node: String,
@@ -78,141 +81,150 @@ fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-fn refuse(mail: &Mail, kind: RefusalKind, text: String) {
-    mail.post(News::Refused(Refusal { kind, text }));
+/// Reports an internal error.
+fn refuse(events: &EventSender, message: String) {
+    events.send(KeeperEvent::Refused(Refusal { kind: RefusalKind::Internal, message }));
 }
 
-/// Asks, holds and gives back; all that happens goes by mail.
-async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>) {
-    let asked = tokio::select! {
-        asked = ask(wish) => asked,
-        _ = release.recv() => return mail.post(News::Released),
+/// Acquires, holds and releases the permit, and reports every step as an event.
+async fn hold(
+    request: &AcquireRequest,
+    events: &EventSender,
+    mut release: mpsc::UnboundedReceiver<()>,
+) {
+    let acquired = tokio::select! {
+        acquired = acquire(request) => acquired,
+        _ = release.recv() => return events.send(KeeperEvent::Released),
     };
-    let asked = match asked {
-        Ok(got) => got,
+    let acquired = match acquired {
+        Ok(acquired) => acquired,
         Err(refusal) => {
-            mail.post(News::Refused(refusal));
+            events.send(KeeperEvent::Refused(refusal));
             release.recv().await;
-            return mail.post(News::Released);
+            return events.send(KeeperEvent::Released);
         }
     };
-    let mut until = asked.client.valid_until();
-    mail.post(News::Renewed(*until.borrow_and_update()));
-    match granted(&asked) {
-        Ok(granted) => mail.post(News::Granted(granted)),
-        Err(text) => refuse(mail, RefusalKind::Broken, text),
+    let mut until = acquired.client.valid_until();
+    events.send(KeeperEvent::Renewed(*until.borrow_and_update()));
+    match granted(&acquired) {
+        Ok(granted) => events.send(KeeperEvent::Granted(granted)),
+        Err(error) => refuse(events, format!("{error:#}")),
     }
-    let mut told = false;
+    let mut lost_reported = false;
     loop {
         tokio::select! {
             _ = release.recv() => break,
-            why = asked.permit.lost(), if !told => {
-                mail.post(News::Lost(why.to_string()));
-                told = true;
+            reason = acquired.permit.lost(), if !lost_reported => {
+                events.send(KeeperEvent::Lost(reason.to_string()));
+                lost_reported = true;
             }
-            changed = until.changed(), if !told => {
+            changed = until.changed(), if !lost_reported => {
                 if changed.is_ok() {
-                    mail.post(News::Renewed(*until.borrow_and_update()));
+                    events.send(KeeperEvent::Renewed(*until.borrow_and_update()));
                 }
             }
         }
     }
-    let _ = asked.permit.release().await;
-    mail.post(News::Released);
+    let _ = acquired.permit.release().await;
+    events.send(KeeperEvent::Released);
 }
 
-/// What came of a wish.
-struct Asked {
+/// A permit with the session that holds it.
+struct Acquired {
     client: Client,
     place: Place,
     permit: Permit,
     margins: Margins,
 }
 
-async fn ask(wish: &Wish) -> Result<Asked, Refusal> {
-    let nowhere = || Refusal {
-        kind: RefusalKind::NoQuorum,
-        text: "no node to ask: name one with --node".into(),
+async fn acquire(request: &AcquireRequest) -> Result<Acquired, Refusal> {
+    let no_node = || Refusal {
+        kind: RefusalKind::Unavailable,
+        message: "no node: name one with --node".into(),
     };
-    let node = wish.node.clone().ok_or_else(nowhere)?;
-    let place = Place { node, credentials: wish.credentials.clone() };
+    let node = request.node.clone().ok_or_else(no_node)?;
+    let place = Place { node, credentials: request.credentials.clone() };
     let address = place.credentials.at(&place.node).map_err(refusal)?;
-    let process = Process::new(rustix::process::getppid().map_or(0, pid), wish.command.as_str());
+    let process = Process::new(rustix::process::getppid().map_or(0, pid), request.command.as_str());
     let client = Client::connect_as(address, process).await.map_err(refusal)?;
-    let margins = margins_in(client.lease(), wish.grace)?;
+    let margins = margins_in(client.lease(), request.grace)?;
     let needs = margins.grace + margins.kill;
-    let mut gate = client.gate(&wish.gate).weight(wish.permits).min_remaining(needs);
-    if let Some(k) = wish.k {
+    let mut gate = client.gate(&request.gate).weight(request.weight).min_remaining(needs);
+    if let Some(k) = request.k {
         gate = gate.k(k);
     }
-    let permit = match wish.wait {
+    let permit = match request.wait {
         Wait::No => gate.try_acquire().await.map_err(refusal)?,
         Wait::ForEver | Wait::AtMost(_) => Some(gate.acquire().await.map_err(refusal)?),
     };
-    let text = || {
+    let message = || {
         format!(
-            "all permits of `{}` are in use, or a node does not answer: kgate explain {}",
-            wish.gate, wish.gate
+            "no free slots at gate `{}`, or a node does not answer: see kgate explain {}",
+            request.gate, request.gate
         )
     };
-    let permit = permit.ok_or_else(|| Refusal { kind: RefusalKind::Occupied, text: text() })?;
-    Ok(Asked { client, place, permit, margins })
+    let permit = permit.ok_or_else(|| Refusal { kind: RefusalKind::Busy, message: message() })?;
+    Ok(Acquired { client, place, permit, margins })
 }
 
 fn pid(pid: rustix::process::Pid) -> u32 {
     u32::try_from(pid.as_raw_pid()).unwrap_or(0)
 }
 
-/// LEASES section 1: what the node's lease leaves to whoever must stop in time. A grace that was
-/// asked for and does not fit would kill too late.
-fn margins_in(lease: Lease, wished: Option<Duration>) -> Result<Margins, Refusal> {
-    let Lease { length, stop_max: most, .. } = lease;
+/// LEASES section 1: the margins that fit into the node's lease. With a requested grace that does not
+/// fit, KILL would come too late.
+fn margins_in(lease: Lease, requested: Option<Duration>) -> Result<Margins, Refusal> {
+    let Lease { length, stop_max: max, .. } = lease;
     let kill = lease.kill.unwrap_or(Margins::KILL);
-    Margins::fitting(wished, kill, most).ok_or_else(|| {
-        let (length, most) = (length.unwrap_or(Duration::MAX), most.unwrap_or(Duration::MAX));
-        let grace = wished.map_or_else(|| "no grace fits".into(), |grace| format!("--grace {grace:?} does not fit"));
-        let advice = match most.checked_sub(kill) {
+    Margins::fitting(requested, kill, max).ok_or_else(|| {
+        let (length, max) = (length.unwrap_or(Duration::MAX), max.unwrap_or(Duration::MAX));
+        let grace = requested
+            .map_or_else(|| "no grace fits".into(), |grace| format!("--grace {grace:?} does not fit"));
+        let advice = match max.checked_sub(kill) {
             Some(fits) => format!(
-                "give --grace {}ms or less, or ask for a longer lease in [timing] of the nodes",
+                "use --grace {}ms or less, or configure a longer lease in [timing] of the nodes",
                 fits.as_millis()
             ),
-            None => "no grace does: ask for a longer lease in [timing] of the nodes".to_owned(),
+            None => "configure a longer lease in [timing] of the nodes".to_owned(),
         };
-        let text = format!(
-            "{grace}: the node's lease is {length:?}, of which {:?} are for renewals and {kill:?} to kill what is left; {advice}",
-            length.saturating_sub(most)
+        let message = format!(
+            "{grace}: the node's lease is {length:?}, of which {:?} are for renewals and {kill:?} for \
+             KILL; {advice}",
+            length.saturating_sub(max)
         );
-        Refusal { kind: RefusalKind::Misuse, text }
+        Refusal { kind: RefusalKind::Usage, message }
     })
 }
 
 fn refusal(error: Error) -> Refusal {
-    let text = error.to_string();
+    let message = error.to_string();
     let kind = match error.kind() {
-        ErrorKind::Unreachable | ErrorKind::NodeGone | ErrorKind::NoQuorum => RefusalKind::NoQuorum,
-        ErrorKind::Busy | ErrorKind::LimitExceeded | ErrorKind::TimedOut => RefusalKind::Occupied,
-        ErrorKind::Conflict => RefusalKind::KConflict,
+        ErrorKind::Unreachable | ErrorKind::NodeGone | ErrorKind::NoQuorum => {
+            RefusalKind::Unavailable
+        }
+        ErrorKind::Busy | ErrorKind::LimitExceeded | ErrorKind::TimedOut => RefusalKind::Busy,
+        ErrorKind::Conflict => RefusalKind::Conflict,
         ErrorKind::InvalidAddress
         | ErrorKind::BadRequest
         | ErrorKind::TooLarge
         | ErrorKind::GateNotFound
-        | ErrorKind::NodeNotFound => RefusalKind::Misuse,
-        _ => RefusalKind::Broken,
+        | ErrorKind::NodeNotFound => RefusalKind::Usage,
+        _ => RefusalKind::Internal,
     };
-    Refusal { kind, text }
+    Refusal { kind, message }
 }
 
-fn granted(asked: &Asked) -> Result<Granted, String> {
-    let Asked { client, place, permit, margins } = asked;
-    let mut ticket = client.session_token().to_bytes().to_vec();
-    ticket.extend(serde_json::to_vec(place).map_err(|error| error.to_string())?);
+fn granted(acquired: &Acquired) -> anyhow::Result<Granted> {
+    let Acquired { client, place, permit, margins } = acquired;
+    let mut release_token = client.session_token().to_bytes().to_vec();
+    release_token.extend(serde_json::to_vec(place)?);
     let slots = if permit.slots().is_empty() { vec![0] } else { permit.slots().to_vec() };
     let address: Option<Address> = place.node.parse().ok();
     let inherited = match address.as_ref().and_then(Address::socket) {
         Some(socket) if *client.valid_until().borrow() == LeaseInstant::FOR_EVER => {
             let folder = socket.parent().unwrap_or(Path::new("/"));
             let locks = slots.iter().map(|slot| lock(folder, permit.gate(), *slot));
-            let locks = locks.collect::<Result<_, _>>()?;
+            let locks = locks.collect::<anyhow::Result<_>>()?;
             permit.bind_to_lock();
             locks
         }
@@ -224,15 +236,19 @@ fn granted(asked: &Asked) -> Result<Granted, String> {
         k: permit.k(),
         node: permit.node().to_string(),
         margins: *margins,
-        ticket,
+        release_token,
         inherited,
     })
 }
 
-/// Locks the file of a slot. It is free, or the node would not have granted it.
-fn lock(folder: &Path, gate: &str, slot: u32) -> Result<OwnedFd, String> {
-    let file = kgate_node::lock_slot(folder, gate, slot)
-        .map_err(|error| format!("cannot lock the file of slot {slot} of {gate}, below {}: {error}; does somebody have it who should not?", folder.display()))?;
+/// Locks the file of a slot. It is free, or the node would not have granted the slot.
+fn lock(folder: &Path, gate: &str, slot: u32) -> anyhow::Result<OwnedFd> {
+    let file = kgate_node::lock_slot(folder, gate, slot).with_context(|| {
+        format!(
+            "cannot lock the file of slot {slot} of gate {gate} below {}: another process may hold it",
+            folder.display()
+        )
+    })?;
     Ok(file.into())
 }
 
@@ -250,8 +266,8 @@ mod tests {
         }
     }
 
-    /// LEASES section 1: a grace that fits into the node's lease is taken, one that is a
-    /// millisecond longer is refused with the numbers; the usual one shrinks.
+    /// LEASES section 1: a grace that fits into the node's lease is used, one that is a millisecond
+    /// longer is refused with the numbers; the default grace shrinks.
     #[test]
     fn a_grace_must_fit_into_the_lease() {
         let ms = Duration::from_millis;
@@ -263,19 +279,20 @@ mod tests {
         assert_eq!(margins_in(default, None), Ok(Margins { grace: ms(1000), kill: ms(250) }));
         assert_eq!(margins_in(fast, None), Ok(Margins { grace: ms(220), kill: ms(80) }));
         let refused = margins_in(fast, Some(ms(221))).unwrap_err();
-        assert_eq!(refused.kind, RefusalKind::Misuse);
+        assert_eq!(refused.kind, RefusalKind::Usage);
         for part in [
             "--grace 221ms does not fit",
             "lease is 700ms",
             "400ms are for renewals",
-            "80ms to kill",
+            "80ms for KILL",
             "--grace 220ms or less",
         ] {
-            assert!(refused.text.contains(part), "{part}: {}", refused.text);
+            assert!(refused.message.contains(part), "{part}: {}", refused.message);
         }
-        for wished in [None, Some(ms(0))] {
-            let none = margins_in(lease(700, 200, 250), wished).unwrap_err();
-            assert!(none.text.contains("no grace does"), "{}", none.text);
+        for requested in [None, Some(ms(0))] {
+            let none = margins_in(lease(700, 200, 250), requested).unwrap_err();
+            assert_eq!(none.kind, RefusalKind::Usage);
+            assert!(!none.message.contains("or less"), "{}", none.message);
         }
         let endless =
             Lease { length: None, stop_max: None, kill: None, renew_every: Duration::ZERO };
@@ -285,14 +302,14 @@ mod tests {
         );
     }
 
-    /// Each refusal of a node has its kind; without a quorum the text says so.
+    /// Each refusal of a node has its kind.
     #[test]
-    fn no_quorum_is_told() {
+    fn refusals_of_a_node_have_their_kinds() {
         let refused = |kind, text: &str| refusal(Error::new(kind, text));
         let no_quorum = refused(ErrorKind::NoQuorum, "no quorum: p1 and p2 do not answer");
-        assert_eq!(no_quorum.kind, RefusalKind::NoQuorum);
-        assert!(no_quorum.text.contains("no quorum"));
-        assert_eq!(refused(ErrorKind::Conflict, "").kind, RefusalKind::KConflict);
-        assert_eq!(refused(ErrorKind::Busy, "").kind, RefusalKind::Occupied);
+        assert_eq!(no_quorum.kind, RefusalKind::Unavailable);
+        assert!(no_quorum.message.contains("no quorum"));
+        assert_eq!(refused(ErrorKind::Conflict, "").kind, RefusalKind::Conflict);
+        assert_eq!(refused(ErrorKind::Busy, "").kind, RefusalKind::Busy);
     }
 }

@@ -148,7 +148,7 @@ pub(crate) fn run(args: &LabArgs) -> Outcome {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Io { .. } => Self::Broken(error.into()),
+            StoreError::Io { .. } => Self::Internal(error.into()),
             StoreError::Busy(_) | StoreError::Broken { .. } => Self::Usage(error.to_string()),
         }
     }

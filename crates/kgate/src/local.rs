@@ -1,9 +1,9 @@
-//! The node of this machine, or of this user: found if it runs, started if not.
+//! The node of this machine or of this user: found if it runs, started otherwise.
 //!
-//! With no cluster configured, the first `kgate run` of a user starts a node for that user alone.
-//! It goes away when nobody has used it for 30 seconds. Its socket and the locks of its slots are
-//! in the user's runtime folder, so they are gone after a reboot; how often it has started is in
-//! the state folder, so that fences grow across reboots.
+//! Without a configured cluster, the first `kgate run` of a user starts a node for that user alone,
+//! which stops after 30 seconds without a client. Its socket and the locks of its slots are in the
+//! user's runtime directory, which a reboot clears. Its incarnation is in the state directory, so
+//! fences grow across reboots.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -18,12 +18,12 @@ use anyhow::Context;
 use kgate_node::{Config, OneOrMore};
 use rustix::fs::FlockOperation;
 
-/// Where the node of a machine serves everybody.
+/// Socket of the node that serves all users of a machine.
 const MACHINE: &str = "/run/kgate/node.sock";
-/// A node for one user stays so long when nobody uses it.
+/// Time without a client after which the node of one user stops.
 const IDLE_STOP_MS: u64 = 30_000;
 
-/// The address of a node that runs: of this machine, or of this user.
+/// The address of the running node of this machine or of this user.
 pub(crate) fn running() -> Option<String> {
     let sockets =
         [Some(PathBuf::from(MACHINE)), folder().ok().map(|folder| folder.join("node.sock"))];
@@ -31,15 +31,12 @@ pub(crate) fn running() -> Option<String> {
     sockets.into_iter().flatten().find(serves).map(|path| format!("unix:{}", path.display()))
 }
 
-/// The address of a node that runs, or of one that was just started.
-pub(crate) fn node() -> Result<String, String> {
-    running().map_or_else(
-        || start().map_err(|error| format!("cannot start a node for this user: {error:#}")),
-        Ok,
-    )
+/// The address of the running node, or of one that this call starts.
+pub(crate) fn node() -> anyhow::Result<String> {
+    running().map_or_else(|| start().context("cannot start a node for this user"), Ok)
 }
 
-/// A folder that is this user's alone, made if it is not there.
+/// The runtime directory, which only this user may access. Created if necessary.
 fn folder() -> anyhow::Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let path = match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
@@ -50,17 +47,17 @@ fn folder() -> anyhow::Result<PathBuf> {
         .recursive(true)
         .mode(0o700)
         .create(&path)
-        .with_context(|| format!("cannot make {}", path.display()))?;
+        .with_context(|| format!("cannot create {}", path.display()))?;
     let found = std::fs::symlink_metadata(&path)?;
     anyhow::ensure!(
         found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0,
-        "{} is not a folder of this user alone: remove it, or set XDG_RUNTIME_DIR",
+        "{} must be a directory that only this user may access: remove it, or set XDG_RUNTIME_DIR",
         path.display()
     );
     Ok(path)
 }
 
-/// How often the node has started survives a reboot.
+/// The directory of what survives a reboot: the incarnation of the node.
 fn state_folder() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let state =
@@ -68,7 +65,7 @@ fn state_folder() -> PathBuf {
     state.or_else(home).unwrap_or_else(std::env::temp_dir).join("kgate")
 }
 
-/// The parts of starting a node, if we were started as one of them.
+/// Runs the process that starts a node, if this process is one.
 pub(crate) fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
     if arguments.get(1)? != START {
         return None;
@@ -77,11 +74,11 @@ pub(crate) fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
     Some(if node.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The name of the process that starts a node and goes away, so that the node is nobody's child:
-/// `kgate run` ends all descendants of what it runs.
+/// The subcommand of the process that starts a node and exits, so that the node is no descendant of
+/// `kgate run`, which ends all descendants of its command.
 const START: &str = "start-local-node";
 
-/// Starts a node and waits until it serves. Of several who want to, one does.
+/// Starts a node and waits until it serves. Of several concurrent callers one starts it.
 fn start() -> anyhow::Result<String> {
     let folder = folder()?;
     let lock = File::create(folder.join("start.lock"))?;
@@ -98,15 +95,16 @@ fn start() -> anyhow::Result<String> {
         .stderr(log)
         .spawn()?;
     let mut line = String::new();
-    BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
+    BufReader::new(child.stdout.take().context("its output is not a pipe")?)
+        .read_line(&mut line)?;
     child.wait()?;
     if line.is_empty() {
-        anyhow::bail!("it ended at once: {} says why", folder.join("node.log").display());
+        anyhow::bail!("it exited at once: see {}", folder.join("node.log").display());
     }
-    running().context("it has started, and does not answer")
+    running().context("it has started and does not answer")
 }
 
-/// What the node for this user is told.
+/// The configuration of the node for this user.
 pub(crate) fn config() -> anyhow::Result<Config> {
     let folder = folder()?;
     let socket = format!("unix:{}", folder.join("node.sock").display());
@@ -120,9 +118,8 @@ pub(crate) fn config() -> anyhow::Result<Config> {
     })
 }
 
-/// It serves: its number is written down for whoever wants to stop it, and nobody reads its output
-/// any more.
-pub(crate) fn fall_silent() -> anyhow::Result<()> {
+/// Writes the process id file and closes standard output, once the node serves.
+pub(crate) fn close_output() -> anyhow::Result<()> {
     std::fs::write(folder()?.join("node.pid"), std::process::id().to_string())?;
     let nowhere = File::options().write(true).open(Path::new("/dev/null"))?;
     Ok(rustix::stdio::dup2_stdout(&nowhere)?)

@@ -1,7 +1,8 @@
 //! `kgate`: the one binary.
 //!
-//! Data goes to stdout, words to stderr. Exit codes: 0 done; 1 a run was not correct; 2 the command
-//! line cannot be meant; 125 kgate itself failed. `kgate run` has more (`run/exit.rs`).
+//! Data goes to stdout, messages to stderr. Exit codes: 0: success; 1: a checked run is not correct,
+//! or the named object does not exist; 2: usage error; 125: internal error. `run/exit.rs` has the
+//! others.
 
 mod bench;
 mod certs;
@@ -33,47 +34,47 @@ use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    // Before anything that takes time: these stand in the way of every command that is run.
+    // First, because these subcommands delay the start of every command that `kgate run` runs.
     if let Some(code) = run::hidden(&arguments, keeper::open).or_else(|| local::hidden(&arguments))
     {
         return code;
     }
-    let bare = run::Bare::start_early(&arguments);
+    let guard = run::EarlyGuard::start(&arguments);
     let matches = Cli::command().get_matches();
     let command = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command;
     let done = match command {
         Command::Run(mut args) => {
-            let given = matches.subcommand_matches("run").expect("that is what was matched");
-            match args.ask.node.take().map_or_else(local::node, Ok) {
+            let given = matches.subcommand_matches("run").expect("the matched subcommand");
+            match args.acquire.node.take().map_or_else(local::node, Ok) {
                 Ok(node) => {
-                    args.ask.node = Some(node);
-                    run::run(*args, given, bare, keeper::open).map_err(Failure::Usage)
+                    args.acquire.node = Some(node);
+                    run::run(*args, given, guard, keeper::open).map_err(Failure::from)
                 }
-                Err(text) => {
-                    eprintln!("kgate: {text}");
-                    Ok(ExitCode::from(status::NO_NODE))
+                Err(error) => {
+                    eprintln!("kgate: {error:#}");
+                    Ok(ExitCode::from(run::exit::UNAVAILABLE))
                 }
             }
         }
         Command::Acquire(args) => {
-            let given = matches.subcommand_matches("acquire").expect("that is what was matched");
-            if args.is_kept() {
+            let given = matches.subcommand_matches("acquire").expect("the matched subcommand");
+            if args.is_durable() {
                 permits::acquire(&args, given)
             } else {
-                run::hold::acquire(&args, given).map_err(Failure::Usage)
+                run::hold::acquire(&args, given).map_err(Failure::from)
             }
         }
         Command::Renew(args) => permits::renew(&args),
         Command::Release(args) => match args.token.parse::<kgate_client::DurableToken>() {
             Ok(permit) => permits::release(permit, &args),
-            Err(_) => run::hold::release(&args).map_err(Failure::Usage),
+            Err(_) => run::hold::release(&args).map_err(Failure::from),
         },
         Command::Sim(args) => {
-            let given = matches.subcommand_matches("sim").expect("that is what was matched");
+            let given = matches.subcommand_matches("sim").expect("the matched subcommand");
             sim::run(&args, given)
         }
         Command::Check(args) => {
-            let given = matches.subcommand_matches("check").expect("that is what was matched");
+            let given = matches.subcommand_matches("check").expect("the matched subcommand");
             check::run(&args, given)
         }
         Command::Scenario(args) => scenario::run(&args),
@@ -98,40 +99,45 @@ fn main() -> ExitCode {
             eprintln!("kgate: {text}");
             ExitCode::from(2)
         }
-        Err(Failure::Unread) => ExitCode::SUCCESS,
-        Err(Failure::Broken(error)) => {
+        Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Err(Failure::Internal(error)) => {
             eprintln!("kgate: {error:#}");
             ExitCode::from(125)
         }
     }
 }
 
-/// Why a command did not do its work.
+/// Why a command failed.
 enum Failure {
-    /// It was asked for what cannot be.
+    /// Usage error: the command line is invalid, or contradicts what it refers to.
     Usage(String),
-    /// Nobody reads what it prints.
-    Unread,
-    /// It could not do what it was rightly asked for.
-    Broken(anyhow::Error),
+    /// The reader of the output has closed it. The command ends without a message.
+    OutputClosed,
+    /// The command is valid and could not be carried out.
+    Internal(anyhow::Error),
 }
 
-/// Whoever reads our output may stop reading: then we stop too, and nobody needs to be told.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            Failure::Unread
+            Failure::OutputClosed
         } else {
-            Failure::Broken(error.into())
+            Failure::Internal(error.into())
         }
+    }
+}
+
+impl From<run::options::UsageError> for Failure {
+    fn from(error: run::options::UsageError) -> Self {
+        Failure::Usage(error.to_string())
     }
 }
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Failure::Broken(error)
+        Failure::Internal(error)
     }
 }
 
-/// What a command returns.
+/// The exit code of a command, or why it failed.
 type Outcome = Result<ExitCode, Failure>;

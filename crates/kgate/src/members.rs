@@ -1,4 +1,4 @@
-//! `kgate members`: who takes part in a cluster and who votes.
+//! `kgate members`: the members and voters of a cluster.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -7,106 +7,112 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use kgate_client::{Admin, Error, Joined, Members, Operation};
 
-use crate::status::{AskedNode, block_on, said_no, say};
+use crate::status::{TargetArgs, block_on, report_error, say};
 use crate::{Failure, Outcome};
 
 /// Shown below `kgate members --help`.
 pub(crate) const MEMBERS_HELP: &str = "\
-A node that is added is a follower: it grants permits and does not vote. 1, 3, 5 or 7 nodes vote; more than half of them must answer, or nothing is \
-granted. Two voters are worse than one: either one's failure stops everything. No vote is ever taken away but by `demote`.
+A new node is a follower: it grants permits and does not vote. Have 1, 3, 5 or 7 voters; without a majority of them nothing is granted. \
+Two voters are worse than one: the failure of either one stops the cluster. A voter loses its vote only by `demote`.
+
+Exit codes: 0: success; 1: no such node; 2: usage error; 120: timed out; 122: no quorum or no node; 125: internal error.
 
 Examples:
-  A fourth node, on the machine db-4:
+  Add a fourth node, on the machine db-4:
     kgate members add db-4 10.0.0.4:7401 > join.token
-    # there: join = \"join.token\", address = \"10.0.0.4:7401\", data, [tls]
-  Away with it:
-    kgate members demote db-4; kgate members remove db-4
+    # configuration there: join = \"join.token\", address = \"10.0.0.4:7401\", data, [tls]
+  Remove it:
+    kgate members demote db-4; kgate members remove db-4";
 
-Exit codes: 0 done, 122 no quorum or no node, 120 not done in time, 1 there is no such node, 2 it cannot be, 125 kgate itself failed.";
-
-/// `kgate members`.
+/// Arguments of `kgate members`.
 #[derive(Debug, Args)]
 pub(crate) struct MembersArgs {
     #[command(subcommand)]
-    deed: Deed,
+    command: MembersCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Deed {
-    /// List all nodes: which take part, which vote
+enum MembersCommand {
+    /// List all nodes with incarnation, state and role
     List {
         #[command(flatten)]
-        asked: AskedNode,
+        target: TargetArgs,
         /// Print JSON
         #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
         json: bool,
     },
-    /// Let a node take part: prints the token that it starts with
+    /// Add a node, and print the token that it joins with
     Add {
-        /// What people call it: letters, digits, -, _ and . that do not read as a number
+        /// Name of the node: letters, digits, -, _ and ., and not a number
         #[arg(value_name = "NAME")]
         name: String,
-        /// Where other nodes reach it
+        /// Address where the other nodes reach it
         #[arg(value_name = "HOST:PORT")]
         address: String,
         #[command(flatten)]
-        asked: AskedNode,
+        target: TargetArgs,
     },
-    /// Take a node out for good; if it is alive, it is evicted first
+    /// Remove a node for good; it is evicted first if it is alive
     Remove(OneNode),
-    /// Give a vote to a node
+    /// Make a node a voter
     Promote(OneNode),
-    /// Take its vote from a node; it goes on as a follower
+    /// Make a voter a follower
     Demote(OneNode),
 }
 
 #[derive(Debug, Args)]
 struct OneNode {
-    /// The node, by its number or its name
+    /// The node, by id or name
     #[arg(value_name = "NODE")]
-    which: String,
+    node: String,
     #[command(flatten)]
-    asked: AskedNode,
+    target: TargetArgs,
 }
 
 pub(crate) fn run(args: &MembersArgs) -> Outcome {
-    let asked = match &args.deed {
-        Deed::List { asked, .. } | Deed::Add { asked, .. } => asked,
-        Deed::Remove(one) | Deed::Promote(one) | Deed::Demote(one) => &one.asked,
+    let target = match &args.command {
+        MembersCommand::List { target, .. } | MembersCommand::Add { target, .. } => target,
+        MembersCommand::Remove(one)
+        | MembersCommand::Promote(one)
+        | MembersCommand::Demote(one) => &one.target,
     };
-    let address = match asked.address() {
+    let address = match target.address() {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
     block_on(async {
         let mut admin = match Admin::connect(&address).await {
             Ok(admin) => admin,
-            Err(error) => return Ok(said_no(&error)),
+            Err(error) => return Ok(report_error(&error)),
         };
-        match &args.deed {
-            Deed::List { json, .. } => match admin.members().await {
+        match &args.command {
+            MembersCommand::List { json, .. } => match admin.members().await {
                 Ok(reply) => list(&reply, *json).map(|()| ExitCode::SUCCESS),
-                Err(error) => Ok(said_no(&error)),
+                Err(error) => Ok(report_error(&error)),
             },
-            Deed::Add { name, address, .. } => match admin.add_member(name, address).await {
-                Ok(Joined { node, token, .. }) => {
-                    writeln!(stdout(), "{token}")?;
-                    say(&format!(
-                        "{name} is node {node}: start it with join = \"{token}\" and address = \"{address}\"; with [tls] its certificate is that of node-{node}"
-                    ));
-                    Ok(ExitCode::SUCCESS)
+            MembersCommand::Add { name, address, .. } => {
+                match admin.add_member(name, address).await {
+                    Ok(Joined { node, token, .. }) => {
+                        writeln!(stdout(), "{token}")?;
+                        say(&format!(
+                            "{name} is node {node}: start it with join = \"{token}\" and address = \"{address}\"; with [tls] its certificate has the name node-{node}.CLUSTER"
+                        ));
+                        Ok(ExitCode::SUCCESS)
+                    }
+                    Err(error) => Ok(report_error(&error)),
                 }
-                Err(error) => Ok(said_no(&error)),
-            },
-            Deed::Remove(one) => Ok(done(admin.remove_member(&one.which).await)),
-            Deed::Promote(one) => Ok(done(admin.promote(&one.which).await)),
-            Deed::Demote(one) => Ok(done(admin.demote(&one.which).await)),
+            }
+            MembersCommand::Remove(one) => {
+                Ok(report_operation(admin.remove_member(&one.node).await))
+            }
+            MembersCommand::Promote(one) => Ok(report_operation(admin.promote(&one.node).await)),
+            MembersCommand::Demote(one) => Ok(report_operation(admin.demote(&one.node).await)),
         }
     })?
 }
 
-/// What was done, in words.
-pub(crate) fn done(reply: Result<Operation, Error>) -> ExitCode {
+/// Prints the result of an operation, and returns its exit code.
+pub(crate) fn report_operation(reply: Result<Operation, Error>) -> ExitCode {
     match reply {
         Ok(Operation { message, warning, .. }) => {
             say(&message);
@@ -115,7 +121,7 @@ pub(crate) fn done(reply: Result<Operation, Error>) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Err(error) => said_no(&error),
+        Err(error) => report_error(&error),
     }
 }
 
@@ -127,7 +133,9 @@ fn list(reply: &Members, json: bool) -> Result<(), Failure> {
     }
     let row = |cells: [&str; 7]| {
         let [node, name, address, incarnation, state, role, since] = cells;
-        format!("{node:<5} {name:<16} {address:<24} {incarnation:<5} {state:<10} {role:<9} {since}")
+        format!(
+            "{node:<5} {name:<16} {address:<24} {incarnation:<12} {state:<10} {role:<9} {since}"
+        )
     };
     writeln!(
         out,
@@ -143,12 +151,12 @@ fn list(reply: &Members, json: bool) -> Result<(), Failure> {
         let node = member.node().to_string();
         let cells: [&str; 7] =
             [&node, member.name(), member.address(), &incarnation, &state, &role, &since];
-        let silent = if member.is_reachable() { "" } else { "  (does not answer)" };
-        writeln!(out, "{}{silent}", row(cells).trim_end())?;
+        let unreachable = if member.is_reachable() { "" } else { "  (unreachable)" };
+        writeln!(out, "{}{unreachable}", row(cells).trim_end())?;
     }
     out.flush()?;
     if let Some(reason) = reply.stale_reason() {
-        say(&format!("this list may be out of date: {reason}"));
+        say(&format!("warning: this list may be stale: {reason}"));
     }
     Ok(())
 }

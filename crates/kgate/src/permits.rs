@@ -1,8 +1,7 @@
-//! `kgate acquire --ttl`, `kgate acquire --policy hold`, `kgate renew`, `kgate release`: permits
-//! that the log holds, without any process that keeps them.
+//! Durable permits: `kgate acquire --ttl`, `kgate acquire --policy hold`, `kgate renew` and
+//! `kgate release`. The log holds them, and no process.
 //!
-//! Their token is `permit-ID-SECRET`: whoever has it renews the permit or gives it back, at any
-//! node.
+//! Their token is `permit-ID-SECRET`. Its bearer can renew or release the permit at any node.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -11,41 +10,41 @@ use clap::{ArgMatches, Args};
 use kgate_client::{Client, DurableToken, Error, ErrorKind};
 use serde_json::json;
 
-use crate::run::exit::LOST;
+use crate::run::exit;
 use crate::run::keeper::Wait;
 use crate::run::options::{AcquireArgs, ReleaseArgs};
-use crate::status::{AskedNode, address, block_on, said_no, say};
+use crate::status::{TargetArgs, address, block_on, report_error, say};
 use crate::{Failure, Outcome, local};
 
-/// `kgate renew TOKEN`.
+/// Arguments of `kgate renew`.
 #[derive(Debug, Args)]
 pub(crate) struct RenewArgs {
-    /// What `kgate acquire --ttl` printed
+    /// The token that `kgate acquire --ttl` printed
     #[arg(value_name = "TOKEN")]
     token: String,
     #[command(flatten)]
-    asked: AskedNode,
+    target: TargetArgs,
 }
 
-/// `kgate acquire` of a permit that the log is to hold.
+/// `kgate acquire` of a durable permit.
 pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Outcome {
-    let wish = args.ask.wish(given).map_err(Failure::Usage)?;
-    let node = match wish.node.clone().map_or_else(local::node, Ok) {
+    let request = args.acquire.request(given)?;
+    let node = match request.node.clone().map_or_else(local::node, Ok) {
         Ok(node) => node,
-        Err(text) => {
-            say(&text);
-            return Ok(ExitCode::from(crate::status::NO_NODE));
+        Err(error) => {
+            say(&format!("{error:#}"));
+            return Ok(ExitCode::from(exit::UNAVAILABLE));
         }
     };
-    let address = match wish.credentials.at(&node) {
+    let address = match request.credentials.at(&node) {
         Ok(address) => address,
-        Err(error) => return Ok(said_no(&error)),
+        Err(error) => return Ok(report_error(&error)),
     };
     block_on(async {
         let acquired = async {
             let client = Client::connect(&address).await?;
-            let mut gate = client.durable(&wish.gate).weight(wish.permits);
-            if let Some(k) = wish.k {
+            let mut gate = client.durable(&request.gate).weight(request.weight);
+            if let Some(k) = request.k {
                 gate = gate.k(k);
             }
             if args.is_hold() {
@@ -54,7 +53,7 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Outcome {
             if let Some(ttl) = args.ttl {
                 gate = gate.ttl(ttl);
             }
-            let acquired = match wish.wait {
+            let acquired = match request.wait {
                 Wait::ForEver => gate.acquire().await.map(Some),
                 Wait::AtMost(span) => gate.timeout(span).acquire().await.map(Some),
                 Wait::No => gate.try_acquire().await,
@@ -64,16 +63,16 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Outcome {
         let (client, permit) = match acquired.await {
             Ok((client, Some(permit))) => (client, permit),
             Ok((_, None)) => {
-                say(&format!("no permit of gate {} is free", wish.gate));
-                return Ok(ExitCode::from(args.ask.conflict_exit_code));
+                say(&format!("no free slots at gate `{}`", request.gate));
+                return Ok(ExitCode::from(args.acquire.conflict_exit_code));
             }
             Err(error)
                 if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::LimitExceeded) =>
             {
                 say(&error.to_string());
-                return Ok(ExitCode::from(args.ask.conflict_exit_code));
+                return Ok(ExitCode::from(args.acquire.conflict_exit_code));
             }
-            Err(error) => return Ok(said_no(&error)),
+            Err(error) => return Ok(report_error(&error)),
         };
         let token = permit.token();
         if args.json {
@@ -101,11 +100,10 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Outcome {
 /// `kgate renew`.
 pub(crate) fn renew(args: &RenewArgs) -> Outcome {
     let Ok(token) = args.token.parse::<DurableToken>() else {
-        return Err(Failure::Usage(
-            "that is no token of `kgate acquire --ttl`: others are renewed by themselves".into(),
-        ));
+        let text = "not a token of `kgate acquire --ttl`: other permits are renewed automatically";
+        return Err(Failure::Usage(text.into()));
     };
-    let address = match args.asked.address() {
+    let address = match args.target.address() {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
@@ -124,11 +122,11 @@ pub(crate) fn renew(args: &RenewArgs) -> Outcome {
             say(&format!("permit {} renewed: {validity}", token.permit_id));
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Ok(lost_or(&error)),
+        Err(error) => Ok(report_lost(&error)),
     }
 }
 
-/// `kgate release` of a permit that the log holds.
+/// `kgate release` of a durable permit.
 pub(crate) fn release(token: DurableToken, args: &ReleaseArgs) -> Outcome {
     let address = match address(args.node.clone(), &args.credentials) {
         Ok(address) => address,
@@ -144,18 +142,18 @@ pub(crate) fn release(token: DurableToken, args: &ReleaseArgs) -> Outcome {
         Ok(was_held) => {
             if !was_held {
                 say(&format!(
-                    "warning: permit {} was not held any more: it had expired, been evicted or been released before",
+                    "warning: permit {} was no longer held: it had expired, or was evicted or released before",
                     token.permit_id
                 ));
             }
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Ok(lost_or(&error)),
+        Err(error) => Ok(report_lost(&error)),
     }
 }
 
-/// 121, as for every permit that is lost.
-fn lost_or(error: &Error) -> ExitCode {
-    let code = said_no(error);
-    if error.kind() == ErrorKind::PermitNotFound { ExitCode::from(LOST) } else { code }
+/// Prints the error, and returns its exit code: 121 for a lost permit.
+fn report_lost(error: &Error) -> ExitCode {
+    let code = report_error(error);
+    if error.kind() == ErrorKind::PermitNotFound { ExitCode::from(exit::LOST) } else { code }
 }

@@ -1,4 +1,4 @@
-//! `kgate set`: another k or another policy for a gate, online.
+//! `kgate set`: changes k or the policy of a gate, online.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -8,40 +8,47 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use kgate_client::{Admin, GateChange};
 
-use crate::run::exit::OCCUPIED;
+use crate::run::exit::BUSY;
 use crate::run::options::Policy;
-use crate::status::{AskedNode, block_on, said_no, say};
+use crate::status::{TargetArgs, block_on, report_error, say};
 use crate::{Failure, Outcome};
 
 /// Shown below `kgate set --help`.
 pub(crate) const SET_HELP: &str = "\
-A greater k is there at once. A smaller one is agreed on at once, and is true when whoever holds a slot at or above it has given it back: until then kgate set \
-waits. k = 0 closes a gate: nobody gets in, and whoever waits is refused. Another policy is for whoever gets in from then on.
+A greater k takes effect at once. A smaller k is committed at once and takes effect when every slot at or above it has been released: until then \
+kgate set waits. k = 0 closes a gate: no request is granted, and waiting requests are refused. A new policy applies to permits granted from then on.
 
-Exit codes: 0 it is so; 120 agreed on, but not drained in time (the names of those who still hold are printed); 122 no quorum or no node; 123 somebody \
-else has changed it meanwhile (both values and who set them are printed); 1 there is no such gate; 2 neither -k nor --policy, or a k that cannot be.";
+Exit codes: 0: the change is in effect; 1: no such gate; 2: usage error; 120: committed, but not drained in time (the remaining holders are printed); \
+122: no quorum or no node; 123: concurrent change by another client (both values and who set them are printed); 125: internal error.
 
-/// `kgate set`.
+Examples:
+  Five slots instead of three, and back:
+    kgate set gpu -k 5
+    kgate set gpu -k 3 --wait 10m
+  Close a gate and return at once:
+    kgate set gpu -k 0 --no-wait";
+
+/// Arguments of `kgate set`.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The gate
     #[arg(value_name = "NAME")]
     name: String,
-    /// How many may be through at once from now on
+    /// New k: the number of slots of the gate; 0 closes it
     #[arg(short = 'k', value_name = "K", env = "KGATE_OPT_K")]
     k: Option<u32>,
-    /// What becomes of the slots of a silent holder: lease, they return when its node is evicted;
-    /// hold, they stay taken until it gives them back
+    /// New policy for the slots of an unreachable holder: lease, they are free when its node is
+    /// evicted; hold, they stay in use until it releases them
     #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
     policy: Option<Policy>,
-    /// Return as soon as it is agreed on, though more may still be held
+    /// Return when the change is committed, before the slots above k are released
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_NO_WAIT", conflicts_with = "wait")]
     no_wait: bool,
-    /// Wait at most so long until it is so, as in 30s or 5m [default: an hour]
+    /// Maximum time to wait for the change to take effect, for example 30s or 5m [default: 1h]
     #[arg(short, long, value_name = "DUR", value_parser = crate::run::options::duration, env = "KGATE_OPT_WAIT")]
     wait: Option<Duration>,
     #[command(flatten)]
-    asked: AskedNode,
+    target: TargetArgs,
     /// Print JSON
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     json: bool,
@@ -50,12 +57,12 @@ pub(crate) struct SetArgs {
 pub(crate) fn run(args: &SetArgs) -> Outcome {
     if args.k.is_none() && args.policy.is_none() {
         let text = format!(
-            "what of gate {} is to be changed? Say -k K, --policy POLICY, or both",
+            "nothing to change at gate `{}`: give -k K, --policy POLICY, or both",
             args.name
         );
         return Err(Failure::Usage(text));
     }
-    let address = match args.asked.address() {
+    let address = match args.target.address() {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
@@ -80,7 +87,7 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
         let reply = reply.await;
         let reply = match reply {
             Ok(reply) => reply,
-            Err(error) => return Ok(said_no(&error)),
+            Err(error) => return Ok(report_error(&error)),
         };
         if args.json {
             writeln!(stdout(), "{}", reply.to_json())?;
@@ -92,13 +99,13 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
             None => "",
         };
         say(&format!(
-            "gate {} has k = {k}{policy} at log index {log_index}; k was {previous_k}",
+            "gate `{}`: k = {k}{policy} at log index {log_index}; k was {previous_k}",
             args.name
         ));
         if !drained {
-            say(&format!("until this is over, up to {} are through:", previous_k.max(k)));
-            draining.iter().for_each(|who| say(&format!("  {who}")));
+            say(&format!("up to {} slots are in use until these are released:", previous_k.max(k)));
+            draining.iter().for_each(|holder| say(&format!("  {holder}")));
         }
-        Ok(if drained || args.no_wait { ExitCode::SUCCESS } else { ExitCode::from(OCCUPIED) })
+        Ok(if drained || args.no_wait { ExitCode::SUCCESS } else { ExitCode::from(BUSY) })
     })?
 }

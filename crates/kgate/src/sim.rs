@@ -278,7 +278,7 @@ fn simulate(args: &SimArgs, mut case: Case) -> Result<Report, Failure> {
         }
         // A diagram that cannot be drawn at all ends the run early.
         Err(error @ RunError::Trace(_)) => {
-            Err(recorder.rejected().unwrap_or(Failure::Broken(error.into())))
+            Err(recorder.rejected().unwrap_or(Failure::Internal(error.into())))
         }
     }
 }

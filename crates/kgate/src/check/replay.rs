@@ -106,7 +106,7 @@ pub(super) fn play(
 
 /// Both drive the same protocol: if they disagree, one of them has a bug.
 fn disagree(finding: &Finding, how: &str) -> Failure {
-    Failure::Broken(anyhow::anyhow!(
+    Failure::Internal(anyhow::anyhow!(
         "the model checker found a violation of '{}', and the simulator disagrees: {how}; this is \
          a bug in kgate, please report it with the command",
         finding.name

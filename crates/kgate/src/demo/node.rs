@@ -26,7 +26,7 @@ pub(crate) struct DemoNodeArgs {
 pub(super) const READY: &str = "ready";
 
 pub(crate) fn run(args: &DemoNodeArgs) -> Outcome {
-    crate::node::log_if_asked();
+    crate::node::log_if_configured();
     let (gone, parent_gone) = tokio::sync::oneshot::channel();
     // A thread of its own: nothing is ever written there, so it waits for the end and for nothing
     // else.

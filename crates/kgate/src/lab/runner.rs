@@ -23,8 +23,8 @@ pub(super) fn run(words: &[String]) -> Result<Ran, String> {
     match measured {
         Ok((report, correct)) => Ok(Ran { report, correct }),
         Err(Failure::Usage(text)) => Err(text),
-        Err(Failure::Broken(error)) => Err(format!("{error:#}")),
-        Err(Failure::Unread) => Err("it was not read".into()),
+        Err(Failure::Internal(error)) => Err(format!("{error:#}")),
+        Err(Failure::OutputClosed) => Err("it was not read".into()),
     }
 }
 

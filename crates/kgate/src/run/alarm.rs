@@ -1,9 +1,9 @@
-//! A descriptor that becomes readable at an instant of the lease clock, or somewhat before.
+//! A descriptor that becomes readable at an instant of the lease clock, or slightly before.
 //!
-//! `CLOCK_BOOTTIME` fires at once when a machine wakes from sleep; a timeout of `poll` would first
-//! count the rest. But a time service may slew it by 8.3 percent, the lease clock it may not. So an
-//! alarm set far ahead rings after nine tenths of the way and whoever it wakes sets it again: the
-//! error shrinks with the way that is left.
+//! `CLOCK_BOOTTIME` fires at once when a machine wakes from sleep; a timeout of `poll` would count
+//! the remaining time first. A time service may slew `CLOCK_BOOTTIME` by 8.3 percent, and never the
+//! lease clock. A distant alarm therefore fires after nine tenths of the remaining time, and its
+//! owner sets it again: the error shrinks with the remaining time.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use rustix::time::{
 
 use super::lease_clock::LeaseInstant;
 
-/// Wakes; decides nothing.
+/// A timer that wakes its owner and decides nothing.
 #[derive(Debug)]
 pub(crate) struct Alarm(OwnedFd);
 
@@ -26,10 +26,9 @@ impl Alarm {
         Ok(Alarm(timerfd_create(TimerfdClockId::Boottime, flags)?))
     }
 
-    /// Rings at `at` or earlier; never, if it is for ever. Setting it also takes back a ring that
-    /// nobody heard.
+    /// Fires at `at` or earlier; never at `FOR_EVER`. Setting it clears an expiry that was not read.
     pub(crate) fn set(&self, at: LeaseInstant, now: LeaseInstant) -> io::Result<()> {
-        let wait = if at == LeaseInstant::FOR_EVER { Duration::ZERO } else { way(at.after(now)) };
+        let wait = if at == LeaseInstant::FOR_EVER { Duration::ZERO } else { delay(at.after(now)) };
         let first = Timespec {
             tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: wait.subsec_nanos().into(),
@@ -40,8 +39,8 @@ impl Alarm {
     }
 }
 
-/// At least a nanosecond: nought would disarm it.
-fn way(rest: Duration) -> Duration {
+/// The delay to set for a remaining time. At least a nanosecond: zero would disarm the timer.
+fn delay(rest: Duration) -> Duration {
     const SHORT: Duration = Duration::from_millis(5);
     let part = if rest <= SHORT { rest } else { rest / 10 * 9 };
     part.max(Duration::from_nanos(1))
@@ -57,13 +56,13 @@ impl AsFd for Alarm {
 mod tests {
     use super::*;
 
-    /// Slewed by 8.3 percent, nine tenths of the way are still before its end; the last
-    /// milliseconds are waited for in one.
+    /// Nine tenths of the remaining time, slewed by 8.3 percent, are before its end. The last
+    /// milliseconds are one delay.
     #[test]
-    fn it_rings_early_rather_than_late() {
+    fn it_fires_early_rather_than_late() {
         let rest = Duration::from_secs(4);
-        assert!(way(rest).mul_f64(1.09) < rest);
-        assert_eq!(way(Duration::from_millis(3)), Duration::from_millis(3));
-        assert!(way(Duration::ZERO) > Duration::ZERO);
+        assert!(delay(rest).mul_f64(1.09) < rest);
+        assert_eq!(delay(Duration::from_millis(3)), Duration::from_millis(3));
+        assert!(delay(Duration::ZERO) > Duration::ZERO);
     }
 }

@@ -1,9 +1,8 @@
-//! What front, guard and stage say to each other, over pairs of sockets.
+//! The messages between front, guard and stage, over socket pairs.
 //!
-//! Each child of ours gets its end as standard input, since that is the one descriptor that safe
-//! code can take over from a parent; CMD's real standard input and everything else travels inside a
-//! message. Packets keep their borders and order. Sending never waits: a frozen reader must not
-//! freeze the writer.
+//! Each child process gets its end as standard input, the only descriptor that safe code can inherit
+//! from a parent. CMD's standard input and all other descriptors travel inside messages. Packets keep
+//! their boundaries and order. Sending never waits: a frozen reader must not freeze the writer.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,65 +15,65 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::keeper::Wish;
+use super::keeper::AcquireRequest;
 use super::margins::Margins;
 
 /// From the front to the guard.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToGuard {
-    /// The first one; with it come CMD's standard input and the page.
+    /// The first message, with CMD's standard input and the deadline cell.
     Hello {
-        wish: Box<Wish>,
-        /// Exit code of a wait that is over.
-        occupied_code: u8,
+        request: Box<AcquireRequest>,
+        /// Exit code for [`RefusalKind::Busy`](super::keeper::RefusalKind::Busy).
+        busy_code: u8,
         verbose: bool,
-        /// Nobody waits for the front: it says nothing more once CMD runs.
+        /// No process waits for the front: it closes its output when CMD runs.
         detached: bool,
-        /// The front's process group, if CMD is to take the terminal from it.
+        /// The front's process group, if CMD takes the terminal from it.
         terminal_of: Option<i32>,
-        /// Signals that were blocked before we blocked ours.
+        /// Signals that were blocked when the front was started.
         blocked: Vec<i32>,
     },
-    /// A signal that came before the front knew of CMD.
+    /// A signal that arrived before the front knew the process of CMD.
     Signal(i32),
-    /// Said before the front stops CMD in the guard's place: whatever end of CMD is seen from then
-    /// on, the permit was lost.
+    /// The front is about to stop CMD instead of the guard: from now on every end of CMD means that
+    /// the permit was lost.
     Stopping,
 }
 
 /// From the guard to the front.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToFront {
-    /// CMD may run: its process, which is also its group, how to give the permit back should the
-    /// guard die, and when to kill should it sleep.
-    Started { process: i32, ticket: Vec<u8>, margins: Margins },
+    /// CMD starts: its process, which is also its group, the token to release the permit if the
+    /// guard dies, and the margins to kill by if the guard is frozen.
+    Started { process: i32, release_token: Vec<u8>, margins: Margins },
     /// CMD was stopped by this signal.
     Stopped(i32),
-    /// TERM was sent: the front need not do it.
+    /// The guard has sent TERM, so the front need not.
     Stopping,
-    /// The tree is gone and the permit given back.
+    /// The tree is gone and the permit is released.
     Ended(End),
 }
 
-/// How it ended.
+/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum End {
     Exited(i32),
-    /// By this signal.
+    /// CMD was ended by this signal.
     Killed(i32),
-    /// The permit was lost and CMD stopped.
+    /// The permit was lost, for this reason, and CMD was stopped.
     Lost(String),
-    /// CMD never ran; the text is for people.
+    /// CMD never ran.
     Refused {
         code: u8,
-        text: String,
+        message: String,
     },
-    /// A signal came while we waited.
+    /// This signal arrived before the grant.
     Cancelled(i32),
 }
 
-/// From the guard to the stage: go. With it come standard input, the page to read, and what else
-/// CMD inherits.
+/// From the guard to the stage: become CMD. Carries standard input, the read-only deadline cell and
+/// the other descriptors that CMD inherits.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Go {
     pub(crate) variables: Vec<(String, String)>,
@@ -82,23 +81,23 @@ pub(crate) struct Go {
     pub(crate) blocked: Vec<i32>,
 }
 
-/// From the stage to the guard: it could not become CMD. If it could, its end closes without a
-/// word.
+/// From the stage to the guard: CMD could not be executed. If it could, the channel closes without a
+/// message.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NotRun {
     pub(crate) errno: i32,
 }
 
-/// What was there to read.
+/// Result of a receive.
 #[derive(Debug)]
 pub(crate) enum Received<T> {
     Message(T, Vec<OwnedFd>),
     Nothing,
-    /// The other end is gone.
+    /// The other end is closed.
     Closed,
 }
 
-/// One end.
+/// One end of a socket pair.
 #[derive(Debug)]
 pub(crate) struct Channel(OwnedFd);
 
@@ -112,7 +111,7 @@ impl Channel {
         Ok((Channel(ours), theirs))
     }
 
-    /// The end that our parent gave us.
+    /// The end that the parent process passed as standard input.
     pub(crate) fn from_standard_input() -> io::Result<Channel> {
         Ok(Channel(io::stdin().as_fd().try_clone_to_owned()?))
     }
@@ -179,10 +178,10 @@ impl AsFd for Channel {
 mod tests {
     use super::*;
 
-    /// Messages keep their borders, descriptors arrive with theirs, and the end of the other side
-    /// is told from silence.
+    /// Messages keep their boundaries, descriptors arrive with their message, and a closed end is told
+    /// from an empty channel.
     #[test]
-    fn a_message_arrives_whole() {
+    fn messages_keep_their_boundaries() {
         let (ours, theirs) = Channel::pair().expect("sockets");
         let theirs = Channel(theirs);
         assert!(matches!(theirs.take::<ToGuard>(), Ok(Received::Nothing)));

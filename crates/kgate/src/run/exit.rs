@@ -1,46 +1,48 @@
-//! Exit codes that are not CMD's own.
+//! The exit codes of kgate, as far as they are not those of CMD.
 
 use super::channel::End;
 use super::keeper::RefusalKind;
 
-/// The wait is over, or all slots are taken and nobody was to wait. `-E` sets another.
-pub(crate) const OCCUPIED: u8 = 120;
-/// The permit was lost and CMD stopped.
+/// Timed out, or no free slots with `-n`. `-E` sets another code.
+pub(crate) const BUSY: u8 = 120;
+/// The permit was lost, and CMD was stopped.
 pub(crate) const LOST: u8 = 121;
-/// No quorum, or no node.
-pub(crate) const NO_QUORUM: u8 = 122;
-/// The gate has another k.
+/// No quorum or no node.
+pub(crate) const UNAVAILABLE: u8 = 122;
+/// The gate has another k or policy.
 pub(crate) const K_CONFLICT: u8 = 123;
-/// kgate itself failed.
+/// Internal error.
 pub(crate) const FAILED: u8 = 125;
-/// CMD cannot be run.
+/// CMD cannot be executed.
 pub(crate) const NOT_RUN: u8 = 126;
-/// CMD cannot be found.
+/// CMD was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
-/// The command line cannot be meant, as for every other command.
-const USAGE: u8 = 2;
+/// Usage error.
+pub(crate) const USAGE: u8 = 2;
+/// The named gate, node or permit does not exist.
+pub(crate) const NO_SUCH_OBJECT: u8 = 1;
 
-pub(crate) fn of_refusal(kind: RefusalKind, occupied: u8) -> u8 {
+pub(crate) fn of_refusal(kind: RefusalKind, busy_code: u8) -> u8 {
     match kind {
-        RefusalKind::Occupied => occupied,
-        RefusalKind::NoQuorum => NO_QUORUM,
-        RefusalKind::KConflict => K_CONFLICT,
-        RefusalKind::Misuse => USAGE,
-        RefusalKind::Broken => FAILED,
+        RefusalKind::Busy => busy_code,
+        RefusalKind::Unavailable => UNAVAILABLE,
+        RefusalKind::Conflict => K_CONFLICT,
+        RefusalKind::Usage => USAGE,
+        RefusalKind::Internal => FAILED,
     }
 }
 
-/// The code, and what people are told.
+/// The exit code and the message.
 pub(crate) fn of_end(end: &End) -> (u8, Option<String>) {
     match end {
         End::Exited(code) => (u8::try_from(code & 0xff).unwrap_or(FAILED), None),
         End::Killed(signal) | End::Cancelled(signal) => (of_signal(*signal), None),
-        End::Lost(why) => (LOST, Some(format!("the permit is lost: {why}"))),
-        End::Refused { code, text } => (*code, Some(text.clone())),
+        End::Lost(reason) => (LOST, Some(format!("permit lost: {reason}"))),
+        End::Refused { code, message } => (*code, Some(message.clone())),
     }
 }
 
-/// As shells have it.
+/// The code of a process that a signal ended, as in shells.
 fn of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(FAILED)
 }
@@ -49,7 +51,7 @@ fn of_signal(signal: i32) -> u8 {
 mod tests {
     use super::*;
 
-    /// DESIGN section 7: CMD's own code, 128 + signal, and one of ours for each refusal.
+    /// CMD's own code, 128 + signal, and a code of kgate for each refusal.
     #[test]
     fn every_end_has_its_code() {
         assert_eq!(of_end(&End::Exited(7)), (7, None));
@@ -57,11 +59,11 @@ mod tests {
         assert_eq!(of_end(&End::Cancelled(2)), (130, None));
         assert_eq!(of_end(&End::Lost(String::new())).0, 121);
         let codes = [
-            (RefusalKind::Occupied, 75),
-            (RefusalKind::NoQuorum, 122),
-            (RefusalKind::KConflict, 123),
-            (RefusalKind::Misuse, 2),
-            (RefusalKind::Broken, 125),
+            (RefusalKind::Busy, 75),
+            (RefusalKind::Unavailable, 122),
+            (RefusalKind::Conflict, 123),
+            (RefusalKind::Usage, 2),
+            (RefusalKind::Internal, 125),
         ];
         for (kind, code) in codes {
             assert_eq!(of_refusal(kind, 75), code);

@@ -1,7 +1,6 @@
-//! Is there such a command? Asked before a permit is, so that a slip of the pen costs nobody a
-//! slot.
+//! Looks for the command before a permit is requested, so that a typing error takes no slot.
 //!
-//! The same search as `execvp`, which has the last word.
+//! The search is that of `execvp`, which decides in the end.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,13 +12,13 @@ use rustix::fs::{Access, access};
 /// Why a command cannot be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// There is none of that name: 127.
+    /// No such command: exit code 127.
     NotFound,
-    /// There is, but it cannot be run: 126.
+    /// The file is not executable: exit code 126.
     NotExecutable,
 }
 
-/// Looks where `execvp` will.
+/// Searches like `execvp`.
 pub(crate) fn find(command: &OsStr) -> Result<(), Missing> {
     let default = || "/bin:/usr/bin".into();
     find_in(command, &env::var_os("PATH").unwrap_or_else(default))
@@ -27,7 +26,7 @@ pub(crate) fn find(command: &OsStr) -> Result<(), Missing> {
 
 fn find_in(command: &OsStr, path: &OsStr) -> Result<(), Missing> {
     if command.as_bytes().contains(&b'/') {
-        return look(Path::new(command));
+        return check(Path::new(command));
     }
     let mut found = Err(Missing::NotFound);
     if command.is_empty() {
@@ -36,7 +35,7 @@ fn find_in(command: &OsStr, path: &OsStr) -> Result<(), Missing> {
     for folder in env::split_paths(path) {
         // An empty part of PATH is the current directory.
         let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
-        match look(&folder.join(command)) {
+        match check(&folder.join(command)) {
             Ok(()) => return Ok(()),
             Err(Missing::NotExecutable) => found = Err(Missing::NotExecutable),
             Err(Missing::NotFound) => {}
@@ -45,7 +44,7 @@ fn find_in(command: &OsStr, path: &OsStr) -> Result<(), Missing> {
     found
 }
 
-fn look(file: &Path) -> Result<(), Missing> {
+fn check(file: &Path) -> Result<(), Missing> {
     let absent = [std::io::ErrorKind::NotFound, std::io::ErrorKind::NotADirectory];
     let data = std::fs::metadata(file).map_err(|error| {
         if absent.contains(&error.kind()) { Missing::NotFound } else { Missing::NotExecutable }
@@ -60,9 +59,9 @@ fn look(file: &Path) -> Result<(), Missing> {
 mod tests {
     use super::*;
 
-    /// As the shell tells them apart: 127 is not there, 126 is there and cannot be run.
+    /// As in a shell: 127 for a missing command, 126 for one that is not executable.
     #[test]
-    fn what_is_missing_is_told_from_what_cannot_run() {
+    fn a_missing_command_is_told_from_one_that_is_not_executable() {
         let find = |command: &str, path: &str| find_in(OsStr::new(command), OsStr::new(path));
         assert_eq!(find("sh", "/nowhere:/bin"), Ok(()));
         assert_eq!(find("/bin/sh", ""), Ok(()));

@@ -1,14 +1,14 @@
-//! The front of `kgate run`: the process that the user sees.
+//! The front of `kgate run`: the process that the user started.
 //!
-//! It has the terminal, takes the signals and gives the exit code. The guard does the work; the
-//! front stands by to do the killing in its place. It reads the same deadline and kills at D - K by
-//! itself, whether the guard is frozen or not. If the guard dies, the front inherits all that was
-//! below it, ends that, and gives the permit back by its ticket.
+//! It has the terminal, receives the signals and returns the exit code. The guard does the work. The
+//! front reads the same deadline and kills the tree at D - K without the guard, so a frozen guard
+//! does no harm. If the guard dies, the front inherits its descendants, ends them, and releases the
+//! permit by its release token.
 //!
 //! ```text
 //! waiting --started--> running --ended--> exit code
-//!                         |--D - K is past: all below the guard is killed (overdue)--ended, or the guard does not wake--> 121
-//!                         `--the guard died: all that was below it is stopped (orphaned)--nobody left--> 121
+//!                         |--D - K passed: kill all below the guard (overdue)--ended, or no answer--> 121
+//!                         `--the guard died: stop all that was below it (orphaned)--tree gone--> 121
 //! ```
 
 use std::ffi::OsString;
@@ -26,54 +26,54 @@ use rustix::process::{
 
 use super::alarm::Alarm;
 use super::channel::{Channel, End, Received, ToFront, ToGuard};
+use super::deadline_cell::DeadlineCell;
 use super::exit;
-use super::keeper::{OpenKeeper, Wish};
+use super::keeper::{AcquireRequest, OpenKeeper};
 use super::lease_clock::LeaseInstant;
-use super::margins::{Margins, Verdict};
-use super::page::Page;
+use super::margins::{Due, Margins};
 use super::signals::{FORWARDED, Signals, blocked_before, not_ignored, set_of, to_send};
 use super::sweep::Sweep;
 use super::terminal::{self, Terminal};
 use super::tree::{self, Tree};
 
-/// What is to be run, and how.
+/// What to run, and how.
 #[derive(Debug)]
-pub(crate) struct Order {
-    pub(crate) wish: Wish,
+pub(crate) struct RunPlan {
+    pub(crate) request: AcquireRequest,
     pub(crate) command: Vec<OsString>,
-    pub(crate) occupied_code: u8,
+    pub(crate) busy_code: u8,
     pub(crate) verbose: bool,
-    /// In a session of its own, for `kgate acquire`, which does not wait for us.
+    /// Run in a session of its own, for `kgate acquire`, which does not wait for the end.
     pub(crate) detached: bool,
 }
 
-/// A guard that has been told nothing yet. It starts as long as a command line is read, so it is
-/// started before that; if the command line is wrong, the channel closes and it goes.
+/// A guard without a request. Its start takes as long as parsing the command line, so both happen at
+/// once. If the command line is wrong, the channel closes and the guard exits.
 #[derive(Debug)]
-pub(crate) struct Bare {
+pub(crate) struct EarlyGuard {
     channel: Channel,
     process: Child,
 }
 
-impl Bare {
-    /// CMD is what stands behind the first `--`, whatever stands before it. For `kgate acquire` the
-    /// guard belongs into a session that is not there yet.
-    pub(crate) fn start_early(arguments: &[OsString]) -> Option<Self> {
+impl EarlyGuard {
+    /// Starts the guard of `kgate run .. -- CMD`. For `kgate acquire` the guard belongs to a session
+    /// that does not exist yet.
+    pub(crate) fn start(arguments: &[OsString]) -> Option<Self> {
         let (options, command) =
             arguments.split_at(arguments.iter().position(|word| word == "--")?);
         let early = options.get(1)? == "run" && !options.iter().any(|word| word == "--detached");
-        // What goes wrong here goes wrong again where it can be told.
-        early.then(|| Self::start(&command[1..]).ok()).flatten()
+        // An error repeats when the guard is started again, and is reported there.
+        early.then(|| Self::spawn(&command[1..]).ok()).flatten()
     }
 
-    fn start(command: &[OsString]) -> io::Result<Self> {
+    fn spawn(command: &[OsString]) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
         let mut guard = Command::new("/proc/self/exe");
         guard.arg0("kgate").arg("guard").args(command).process_group(0);
         Ok(Self { channel, process: guard.stdin(theirs).spawn()? })
     }
 
-    /// Nobody wants it, and whoever waits for us finds nothing of ours.
+    /// Stops the guard and waits for its end.
     pub(crate) fn dismiss(self) {
         drop(self.channel);
         let mut process = self.process;
@@ -81,10 +81,10 @@ impl Bare {
     }
 }
 
-/// Runs it to its end.
-pub(crate) fn run(order: Order, bare: Option<Bare>, open: OpenKeeper) -> io::Result<End> {
-    let mut front = Front::start(order, bare, open)?;
-    let end = front.work()?;
+/// Runs the plan to its end.
+pub(crate) fn run(plan: RunPlan, guard: Option<EarlyGuard>, open: OpenKeeper) -> io::Result<End> {
+    let mut front = Front::start(plan, guard, open)?;
+    let end = front.event_loop()?;
     front.leave();
     Ok(end)
 }
@@ -92,40 +92,41 @@ pub(crate) fn run(order: Order, bare: Option<Bare>, open: OpenKeeper) -> io::Res
 struct Front {
     open: OpenKeeper,
     detached: bool,
-    /// Known when CMD is.
+    /// The default until CMD starts.
     margins: Margins,
     channel: Channel,
     guard: Pid,
     guard_process: OwnedFd,
-    guard_incarnations: bool,
-    page: Page,
+    guard_is_alive: bool,
+    deadline: DeadlineCell,
     signals: Signals,
     alarm: Alarm,
     terminal: Option<Terminal>,
-    /// CMD, which is also its group.
+    /// The process of CMD, which is also its group.
     command: Option<Pid>,
-    ticket: Vec<u8>,
+    release_token: Vec<u8>,
     until: LeaseInstant,
-    /// Somebody has sent the TERM.
-    told: bool,
+    /// Front or guard has sent TERM.
+    term_sent: bool,
     phase: Phase,
 }
 
 enum Phase {
-    /// CMD is not there, or runs as it should.
-    Standing,
-    /// The deadline is past: we kill, and the guard should too. It has until then to tell the end.
-    Overdue { sweep: Sweep, patience: LeaseInstant },
-    /// The guard is dead.
+    /// CMD has not started, or runs with a valid permit.
+    Waiting,
+    /// D - K has passed: the front kills, and the guard should too. The guard has until `give_up_at`
+    /// to report the end.
+    Overdue { sweep: Sweep, give_up_at: LeaseInstant },
+    /// The guard has died.
     Orphaned(Sweep),
 }
 
 impl Front {
-    fn start(order: Order, bare: Option<Bare>, open: OpenKeeper) -> io::Result<Self> {
-        if order.detached {
+    fn start(plan: RunPlan, guard: Option<EarlyGuard>, open: OpenKeeper) -> io::Result<Self> {
+        if plan.detached {
             setsid()?;
-            // Whoever asked for it dies while we wait: nobody would know of the permit. Later this
-            // one means nothing.
+            // If `kgate acquire` dies before the grant, the token would be lost. After the grant this
+            // signal is ignored.
             set_parent_process_death_signal(Some(process::Signal::HUP))?;
         }
         let blocked = blocked_before()?;
@@ -133,51 +134,51 @@ impl Front {
         caught.extend([Signal::SIGCHLD, Signal::SIGTTOU]);
         let signals = Signals::block(&caught)?;
         set_child_subreaper(Some(getpid()))?;
-        let page = Page::new()?;
-        let Bare { channel, process } = match bare {
-            Some(bare) if !order.detached => bare,
-            Some(_) | None => Bare::start(&order.command)?,
+        let deadline = DeadlineCell::new()?;
+        let EarlyGuard { channel, process } = match guard {
+            Some(guard) if !plan.detached => guard,
+            Some(_) | None => EarlyGuard::spawn(&plan.command)?,
         };
         let guard = Pid::from_child(&process);
         let hello = ToGuard::Hello {
-            wish: Box::new(order.wish),
-            occupied_code: order.occupied_code,
-            verbose: order.verbose,
-            detached: order.detached,
+            request: Box::new(plan.request),
+            busy_code: plan.busy_code,
+            verbose: plan.verbose,
+            detached: plan.detached,
             terminal_of: terminal::is_all_ours().then(|| getpgrp().as_raw_nonzero().get()),
             blocked,
         };
-        channel.send(&hello, &[io::stdin().as_fd(), page.as_fd()])?;
+        channel.send(&hello, &[io::stdin().as_fd(), deadline.as_fd()])?;
         Ok(Front {
             open,
-            detached: order.detached,
+            detached: plan.detached,
             margins: Margins::default(),
             channel,
             guard,
             guard_process: pidfd_open(guard, PidfdFlags::empty())?,
-            guard_incarnations: true,
-            page,
+            guard_is_alive: true,
+            deadline,
             signals,
             alarm: Alarm::new()?,
             terminal: Terminal::open(),
             command: None,
-            ticket: Vec::new(),
+            release_token: Vec::new(),
             until: LeaseInstant::NEVER,
-            told: false,
-            phase: Phase::Standing,
+            term_sent: false,
+            phase: Phase::Waiting,
         })
     }
 
-    fn work(&mut self) -> io::Result<End> {
+    fn event_loop(&mut self) -> io::Result<End> {
         loop {
-            if let Some(end) = self.hear_guard()? {
+            if let Some(end) = self.read_guard()? {
                 return Ok(end);
             }
             for signal in self.signals.take() {
                 self.on_signal(signal);
             }
             let now = LeaseInstant::now();
-            if let Some(end) = self.look_at_the_clock(now)? {
+            if let Some(end) = self.check_deadline(now)? {
                 return Ok(end);
             }
             self.alarm.set(self.wake_at(now), now)?;
@@ -187,7 +188,7 @@ impl Front {
 
     fn sleep(&self) -> io::Result<()> {
         let mut sources = vec![self.signals.as_fd(), self.alarm.as_fd()];
-        if self.guard_incarnations {
+        if self.guard_is_alive {
             sources.extend([self.channel.as_fd(), self.guard_process.as_fd()]);
         }
         let mut polled: Vec<PollFd<'_>> =
@@ -198,21 +199,20 @@ impl Front {
         }
     }
 
-    /// First what it said, then whether it is dead: its last word counts.
-    fn hear_guard(&mut self) -> io::Result<Option<End>> {
-        let died =
-            self.guard_incarnations && self.guard_is_dead(Timespec { tv_sec: 0, tv_nsec: 0 })?;
-        while self.guard_incarnations {
+    /// Reads the guard's messages before it checks for its death: its last message counts.
+    fn read_guard(&mut self) -> io::Result<Option<End>> {
+        let died = self.guard_is_alive && self.guard_is_dead(Timespec { tv_sec: 0, tv_nsec: 0 })?;
+        while self.guard_is_alive {
             match self.channel.take()? {
-                Received::Message(ToFront::Started { process, ticket, margins }, _) => {
+                Received::Message(ToFront::Started { process, release_token, margins }, _) => {
                     self.command = Pid::from_raw(process);
-                    (self.ticket, self.margins) = (ticket, margins);
+                    (self.release_token, self.margins) = (release_token, margins);
                     if self.detached {
-                        super::fall_silent()?;
+                        super::close_output()?;
                     }
                 }
                 Received::Message(ToFront::Stopped(signal), _) => self.on_stopped(signal),
-                Received::Message(ToFront::Stopping, _) => self.told = true,
+                Received::Message(ToFront::Stopping, _) => self.term_sent = true,
                 Received::Message(ToFront::Ended(end), _) => return Ok(Some(end)),
                 Received::Nothing | Received::Closed => break,
             }
@@ -227,78 +227,79 @@ impl Front {
     }
 
     fn on_guard_died(&mut self) -> Option<End> {
-        self.guard_incarnations = false;
+        self.guard_is_alive = false;
         if self.command.is_none() {
             tree::reap_except(None);
-            let text = "the guard died before the command was started".to_owned();
-            return Some(End::Refused { code: exit::FAILED, text });
+            let message = "the guard died before the command was started".to_owned();
+            return Some(End::Refused { code: exit::FAILED, message });
         }
         let kill_at = LeaseInstant::now() + self.margins.grace;
-        self.phase = Phase::Orphaned(Sweep::gently(Tree::own(), self.command, kill_at));
+        self.phase = Phase::Orphaned(Sweep::terminate(Tree::own(), self.command, kill_at));
         None
     }
 
-    fn look_at_the_clock(&mut self, now: LeaseInstant) -> io::Result<Option<End>> {
+    fn check_deadline(&mut self, now: LeaseInstant) -> io::Result<Option<End>> {
         let Some(command) = self.command else { return Ok(None) };
-        // What cannot be read stays as it was: earlier, and so safe.
-        self.until = self.page.read().unwrap_or(self.until);
+        // If no value can be read, the previous one stays: it is earlier and therefore safe.
+        self.until = self.deadline.read().unwrap_or(self.until);
         let latest = self.margins.kill_at(self.until);
-        if matches!(self.phase, Phase::Standing) {
+        if matches!(self.phase, Phase::Waiting) {
             match self.margins.check(self.until, now) {
-                Verdict::Fine => {}
-                Verdict::Term if !self.told && now >= self.term_at() => {
-                    self.told = true;
-                    self.tell_guard();
+                Due::Nothing => {}
+                Due::Term if !self.term_sent && now >= self.term_at() => {
+                    self.term_sent = true;
+                    self.send_stopping();
                     let _gone = kill_process_group(command, process::Signal::TERM);
                     let _gone = kill_process_group(command, process::Signal::CONT);
                 }
-                Verdict::Term => {}
-                Verdict::Kill => {
-                    self.tell_guard();
+                Due::Term => {}
+                Due::Kill => {
+                    self.send_stopping();
                     let tree = Tree::own_and_below(self.guard);
-                    // We may have been frozen too: then it has its time from now on.
-                    let patience = self.until.max(now) + self.margins.kill;
+                    // The front may have been frozen too: the guard has its time from now on.
+                    let give_up_at = self.until.max(now) + self.margins.kill;
                     self.phase =
-                        Phase::Overdue { sweep: Sweep::at_once(tree, self.command), patience };
+                        Phase::Overdue { sweep: Sweep::kill_now(tree, self.command), give_up_at };
                 }
             }
         }
         match &mut self.phase {
-            Phase::Standing => Ok(None),
-            Phase::Overdue { sweep, patience } => {
-                let gone = sweep.is_done(now, latest);
-                if gone && now >= *patience {
-                    // It is frozen, or as good as that.
+            Phase::Waiting => Ok(None),
+            Phase::Overdue { sweep, give_up_at } => {
+                let gone = sweep.advance(now, latest);
+                if gone && now >= *give_up_at {
+                    // The guard is frozen, or as slow as if it were.
                     let _gone = kill_process(self.guard, process::Signal::KILL);
                     return Ok(Some(
-                        self.lost("it was not renewed in time, and the guard does not answer"),
+                        self.lost("not renewed in time, and the guard does not respond"),
                     ));
                 }
                 Ok(None)
             }
             Phase::Orphaned(sweep) => {
-                let gone = sweep.is_done(now, latest);
+                let gone = sweep.advance(now, latest);
                 tree::reap_except(self.command);
-                Ok(gone.then(|| self.lost("the guard that held it died")))
+                Ok(gone.then(|| self.lost("the guard process died")))
             }
         }
     }
 
-    /// The tree is gone and the guard cannot give the permit back: we do.
-    fn lost(&self, why: &str) -> End {
-        if !self.ticket.is_empty() {
-            (self.open)().release_for_the_dead(&self.ticket, self.margins.grace);
+    /// The tree is gone and the guard cannot release the permit, so the front does.
+    fn lost(&self, reason: &str) -> End {
+        if !self.release_token.is_empty() {
+            (self.open)().release_orphaned(&self.release_token, self.margins.grace);
         }
-        End::Lost(why.to_owned())
+        End::Lost(reason.to_owned())
     }
 
-    /// That CMD ends by us, before it does: the guard may wake in between, and would take it for
-    /// CMD's own end. One that cannot be told does not wake.
-    fn tell_guard(&self) {
+    /// Announces to the guard, before CMD ends, that the front ends it: a guard that wakes in between
+    /// would take it for CMD's own end. An error means that the guard is dead.
+    fn send_stopping(&self) {
         let _dead = self.channel.send(&ToGuard::Stopping, &[]);
     }
 
-    /// The guard sends the TERM. A quarter of the grace later it is frozen, and we do.
+    /// The guard sends TERM at D - K - G. A quarter of the grace later the guard counts as frozen, and
+    /// the front sends it.
     fn term_at(&self) -> LeaseInstant {
         self.margins.kill_at(self.until) - self.margins.grace / 4 * 3
     }
@@ -306,9 +307,9 @@ impl Front {
     fn wake_at(&self, now: LeaseInstant) -> LeaseInstant {
         let latest = self.margins.kill_at(self.until);
         match &self.phase {
-            Phase::Standing if self.command.is_none() => LeaseInstant::FOR_EVER,
-            Phase::Standing if self.told => latest,
-            Phase::Standing => self.term_at(),
+            Phase::Waiting if self.command.is_none() => LeaseInstant::FOR_EVER,
+            Phase::Waiting if self.term_sent => latest,
+            Phase::Waiting => self.term_at(),
             Phase::Overdue { sweep, .. } | Phase::Orphaned(sweep) => sweep.wake_at(now, latest),
         }
     }
@@ -316,10 +317,10 @@ impl Front {
     fn on_signal(&mut self, signal: Signal) {
         match (signal, self.command) {
             (Signal::SIGCHLD | Signal::SIGTTOU, _) => {}
-            (Signal::SIGCONT, _) => self.go_on(),
-            // Ctrl-Z while we wait: the guard goes on waiting.
+            (Signal::SIGCONT, _) => self.resume(),
+            // Ctrl-Z before the grant: the guard keeps waiting.
             (Signal::SIGTSTP, None) => stop_by(|| kill_process(getpid(), process::Signal::TSTP)),
-            // `kgate acquire` has its token and is gone.
+            // `kgate acquire` has printed its token and has exited.
             (Signal::SIGHUP, Some(_)) if self.detached => {}
             (_, Some(command)) => {
                 if let Some(signal) = to_send(signal as i32) {
@@ -332,24 +333,23 @@ impl Front {
         }
     }
 
-    /// CMD was stopped by its terminal. Either it wants the terminal, which we have, or our job
-    /// stops with it, so that the shell gets its prompt back. A plain SIGSTOP was meant for CMD
-    /// alone.
+    /// CMD was stopped by its terminal. Either it needs the terminal, which this process has, or the
+    /// whole job stops with it, so that the shell shows its prompt. A plain SIGSTOP concerns CMD alone.
     fn on_stopped(&mut self, signal: i32) {
-        let wants_it = signal == Signal::SIGTTIN as i32 || signal == Signal::SIGTTOU as i32;
+        let needs_terminal = signal == Signal::SIGTTIN as i32 || signal == Signal::SIGTTOU as i32;
         let Some(terminal) = &self.terminal else { return };
-        if wants_it && terminal.is_ours() {
-            self.go_on();
-        } else if wants_it || signal == Signal::SIGTSTP as i32 {
-            // To all of the job, or the shell would wait for the others. In a group that nobody
-            // could wake again the kernel does not stop us; then CMD goes on as well.
+        if needs_terminal && terminal.is_ours() {
+            self.resume();
+        } else if needs_terminal || signal == Signal::SIGTSTP as i32 {
+            // To the whole job: the shell would wait for the other processes. The kernel does not stop
+            // an orphaned process group; then CMD continues as well.
             stop_by(|| kill_current_process_group(process::Signal::TSTP));
-            self.go_on();
+            self.resume();
         }
     }
 
-    /// In the foreground or in the background, as the shell has put us.
-    fn go_on(&self) {
+    /// Continues CMD, in the foreground or background as the shell has put this job.
+    fn resume(&self) {
         let Some(command) = self.command else { return };
         if let Some(terminal) = &self.terminal
             && terminal.is_ours()
@@ -359,20 +359,20 @@ impl Front {
         let _gone = kill_process_group(command, process::Signal::CONT);
     }
 
-    /// The terminal goes back, and the guard is gone before we are: whoever waits for us finds
-    /// nothing of ours.
+    /// Takes the terminal back and waits for the end of the guard, so that no process of kgate is left
+    /// when the caller continues.
     fn leave(&self) {
         if let (Some(terminal), Some(command)) = (&self.terminal, self.command) {
             terminal.take_back_from(command);
         }
         let quarter_second = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
-        if self.guard_incarnations && self.guard_is_dead(quarter_second).is_ok() {
+        if self.guard_is_alive && self.guard_is_dead(quarter_second).is_ok() {
             tree::reap_except(None);
         }
     }
 }
 
-/// Stops this process by the signal for it, if the kernel lets it; returns when it goes on.
+/// Stops this process by SIGTSTP, if the kernel allows it; returns when it is continued.
 fn stop_by(send: impl FnOnce() -> rustix::io::Result<()>) {
     let stop = set_of(&[Signal::SIGTSTP]);
     if stop.thread_unblock().is_ok() {

@@ -1,18 +1,18 @@
-//! `kgate guard`: holds the permit, is CMD's parent, and ends the tree when the permit ends.
+//! `kgate guard`: holds the permit, is the parent of CMD, and ends the tree when the permit ends.
 //!
-//! It has a process group of its own, so that no key of the terminal reaches it, and shrugs off
-//! what would end it politely: it is alive as long as the permit is held. It is a subreaper, so no
-//! descendant of CMD can slip away. It is not in a session of its own: CMD's group would be an
-//! orphan there, and Ctrl-Z would have no effect on it.
+//! It has its own process group, so that no key of the terminal reaches it, and it ignores the
+//! signals that would end it: it runs as long as the permit is held. It is a subreaper, so no
+//! descendant of CMD can leave the tree. It has no session of its own: CMD's group would be orphaned
+//! there, and Ctrl-Z would have no effect on it.
 //!
 //! ```text
-//! asking --granted--> running --CMD ended, permit lost, front died--> sweeping --nobody left--> releasing --released--> over
-//!    \--refused, wait over, signal-----------------------------------^
+//! requesting --granted--> running --CMD ended, permit lost, front died--> sweeping --tree gone--> releasing --released--> over
+//!    \--refused, timed out, signal-------------------------------------------^
 //! ```
 //!
-//! Invariant: the permit is given back only when the tree is gone, and CMD itself is never waited
-//! for here. Its number, and so the number of its group, stays taken until the front is done too:
-//! no signal of ours can meet a stranger.
+//! Invariant: the permit is released only when the tree is gone, and the guard never waits for CMD.
+//! The process id of CMD, and so that of its group, stays in use until the front has ended: no signal
+//! of kgate can reach another process that reuses the id.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -30,68 +30,70 @@ use rustix::process::{
 
 use super::alarm::Alarm;
 use super::channel::{Channel, End, Go, NotRun, Received, ToFront, ToGuard};
-use super::keeper::{Granted, Keeper, MailBox, News, OpenKeeper, Wait, Wish, mail};
+use super::deadline_cell::DeadlineCell;
+use super::keeper::{
+    AcquireRequest, EventReceiver, Granted, Keeper, KeeperEvent, OpenKeeper, Wait, event_channel,
+};
 use super::lease_clock::LeaseInstant;
-use super::margins::{Margins, Verdict};
-use super::page::Page;
-use super::signals::{SHRUGGED_OFF, Signals, to_send};
+use super::margins::{Due, Margins};
+use super::signals::{IGNORED_BY_GUARD, Signals, to_send};
 use super::sweep::Sweep;
 use super::tree::{self, Tree};
-use super::{exit, words};
+use super::{exit, messages};
 
-/// A node that does not answer a release is told by our silence in the end.
+/// Maximum time to wait for the answer to a release. Without an answer the session expires.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
 
-const NOT_RENEWED: &str = "it was not renewed in time";
+const NOT_RENEWED: &str = "not renewed in time";
 
 /// `kgate guard CMD [ARG..]`.
 pub(crate) fn main(command: &[OsString], open: OpenKeeper) -> ExitCode {
     match Guard::start(command, open)
-        .and_then(|guard| guard.map_or(Ok(()), |mut guard| guard.work()))
+        .and_then(|guard| guard.map_or(Ok(()), |mut guard| guard.event_loop()))
     {
-        // Nothing is left to do, and taking everything apart takes time that somebody waits for.
+        // Exit at once: dropping everything takes time, and the caller waits.
         Ok(()) => std::process::exit(0),
-        Err(error) => super::failed(&format!("the guard cannot go on: {error}")),
+        Err(error) => super::failed(&format!("the guard cannot continue: {error}")),
     }
 }
 
 struct Guard {
-    wish: Wish,
-    occupied_code: u8,
+    request: AcquireRequest,
+    busy_code: u8,
     verbose: bool,
     detached: bool,
     terminal_of: Option<i32>,
     blocked: Vec<i32>,
-    /// CMD's name, for people.
+    /// Name of CMD, for messages.
     name: String,
     standard_input: OwnedFd,
-    page: Page,
+    deadline: DeadlineCell,
     front: Option<Front>,
     stage: Option<Channel>,
-    /// CMD, or the stage that will become it.
+    /// The process of CMD, or of the stage that becomes it.
     command: Pid,
     keeper: Box<dyn Keeper>,
-    news: MailBox,
+    events: EventReceiver,
     signals: Signals,
     alarm: Alarm,
-    asked_at: LeaseInstant,
-    /// D.
+    requested_at: LeaseInstant,
+    /// The deadline D.
     until: LeaseInstant,
-    /// Known with the grant.
+    /// The default until the grant.
     margins: Margins,
     phase: Phase,
     /// The first reason counts.
     end: Option<End>,
 }
 
-/// While it is alive.
+/// The front, while it is alive.
 struct Front {
     channel: Channel,
     process: OwnedFd,
 }
 
 enum Phase {
-    Asking { give_up_at: LeaseInstant },
+    Requesting { give_up_at: LeaseInstant },
     Running,
     Sweeping(Sweep),
     Releasing { give_up_at: LeaseInstant },
@@ -99,75 +101,75 @@ enum Phase {
 }
 
 impl Guard {
-    /// None if nobody wants CMD to run after all.
+    /// Starts the guard; none if the front has closed the channel without a request.
     fn start(arguments: &[OsString], open: OpenKeeper) -> io::Result<Option<Self>> {
-        let misuse =
-            || io::Error::other("`kgate guard` is a part of `kgate run`, not for use by hand");
+        let misuse = || io::Error::other("`kgate guard` is an internal part of `kgate run`");
         let name = arguments.first().ok_or_else(misuse)?.to_string_lossy().into_owned();
-        let mut caught = SHRUGGED_OFF.to_vec();
+        let mut caught = IGNORED_BY_GUARD.to_vec();
         caught.push(Signal::SIGCHLD);
         let signals = Signals::block(&caught)?;
         let channel = Channel::from_standard_input()?;
         let parent = getppid().ok_or_else(misuse)?;
         tree::check()?;
         set_child_subreaper(Some(getpid()))?;
-        // While the front reads its command line and the answer is on its way.
+        // The stage starts while the front parses its command line and the request is pending.
         let (stage, command) = start_stage(arguments)?;
         let Received::Message(hello, descriptors) = channel.wait()? else { return Ok(None) };
-        let ToGuard::Hello { wish, occupied_code, verbose, detached, terminal_of, blocked } = hello
+        let ToGuard::Hello { request, busy_code, verbose, detached, terminal_of, blocked } = hello
         else {
             return Err(misuse());
         };
-        let [standard_input, page] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| misuse())?;
-        // If the front died before this, the descriptor is of somebody else; its end of the channel
-        // tells then.
+        let [standard_input, deadline] =
+            <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| misuse())?;
+        // If the front has died before this, the descriptor belongs to another process. The closed
+        // channel reveals it.
         let front = Front { channel, process: pidfd_open(parent, PidfdFlags::empty())? };
 
-        let asked_at = LeaseInstant::now();
-        let (post, news) = mail()?;
+        let requested_at = LeaseInstant::now();
+        let (sender, events) = event_channel()?;
         let mut keeper = open();
-        keeper.ask(&wish, post);
-        let give_up_at = match wish.wait {
-            Wait::AtMost(span) => asked_at + span,
+        keeper.acquire(&request, sender);
+        let give_up_at = match request.wait {
+            Wait::AtMost(span) => requested_at + span,
             Wait::ForEver | Wait::No => LeaseInstant::FOR_EVER,
         };
         let guard = Guard {
-            wish: *wish,
-            occupied_code,
+            request: *request,
+            busy_code,
             verbose,
             detached,
             terminal_of,
             blocked,
             name,
             standard_input,
-            page: page.into(),
+            deadline: deadline.into(),
             front: Some(front),
             stage: Some(stage),
             command,
             keeper,
-            news,
+            events,
             signals,
             alarm: Alarm::new()?,
-            asked_at,
+            requested_at,
             until: LeaseInstant::NEVER,
             margins: Margins::default(),
-            phase: Phase::Asking { give_up_at },
+            phase: Phase::Requesting { give_up_at },
             end: None,
         };
-        guard.say(&words::asking(&guard.wish));
+        guard.print_verbose(&messages::requesting(&guard.request));
         Ok(Some(guard))
     }
 
-    fn work(&mut self) -> io::Result<()> {
+    fn event_loop(&mut self) -> io::Result<()> {
         loop {
-            self.hear_stage()?;
-            self.hear_signals()?;
-            self.hear_front()?;
-            self.hear_keeper()?;
+            self.read_stage()?;
+            self.read_signals()?;
+            self.read_front()?;
+            self.read_keeper()?;
             let now = LeaseInstant::now();
-            self.look_at_the_clock(now);
+            self.check_deadline(now);
             let wake_at = match &self.phase {
-                Phase::Asking { give_up_at } | Phase::Releasing { give_up_at } => *give_up_at,
+                Phase::Requesting { give_up_at } | Phase::Releasing { give_up_at } => *give_up_at,
                 Phase::Running => self.margins.term_at(self.until),
                 Phase::Sweeping(sweep) => sweep.wake_at(now, self.latest()),
                 Phase::Over => break,
@@ -176,12 +178,12 @@ impl Guard {
             self.sleep()?;
         }
         let end = self.end.take().unwrap_or(End::Cancelled(Signal::SIGHUP as i32));
-        self.tell_front(&ToFront::Ended(end), "its end");
+        self.send_front(&ToFront::Ended(end), "the end");
         Ok(())
     }
 
     fn sleep(&self) -> io::Result<()> {
-        let mut sources = vec![self.signals.as_fd(), self.news.as_fd(), self.alarm.as_fd()];
+        let mut sources = vec![self.signals.as_fd(), self.events.as_fd(), self.alarm.as_fd()];
         sources.extend(self.stage.as_ref().map(AsFd::as_fd));
         sources.extend(
             self.front.iter().flat_map(|front| [front.channel.as_fd(), front.process.as_fd()]),
@@ -194,13 +196,14 @@ impl Guard {
         }
     }
 
-    /// It speaks only if CMD could not be run; its silent end means that CMD runs.
-    fn hear_stage(&mut self) -> io::Result<()> {
+    /// The stage sends a message only if CMD could not be executed; a closed channel means that CMD
+    /// runs.
+    fn read_stage(&mut self) -> io::Result<()> {
         let Some(stage) = &self.stage else { return Ok(()) };
         match stage.take::<NotRun>()? {
             Received::Message(NotRun { errno }, _) => {
-                let (code, text) = words::not_run(&self.name, errno);
-                self.end.get_or_insert(End::Refused { code, text });
+                let (code, message) = messages::not_run(&self.name, errno);
+                self.end.get_or_insert(End::Refused { code, message });
                 self.stage = None;
             }
             Received::Nothing => {}
@@ -209,22 +212,22 @@ impl Guard {
         Ok(())
     }
 
-    fn hear_signals(&mut self) -> io::Result<()> {
+    fn read_signals(&mut self) -> io::Result<()> {
         if self.signals.take().contains(&Signal::SIGCHLD) {
             tree::reap_except(Some(self.command));
-            self.look_at_command()?;
+            self.check_command()?;
         }
         Ok(())
     }
 
-    fn look_at_command(&mut self) -> io::Result<()> {
+    fn check_command(&mut self) -> io::Result<()> {
         let command = WaitId::Pid(self.command);
         let no_wait = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT | WaitIdOptions::EXITED;
         if let Some(status) = waitid(command, no_wait)? {
-            // What the stage had to say, it said before; so did the front, if it was the one who
-            // ended CMD.
-            self.hear_stage()?;
-            self.hear_front()?;
+            // A message of the stage was sent before, and so was one of the front if it has ended
+            // CMD.
+            self.read_stage()?;
+            self.read_front()?;
             let end = match (status.exit_status(), status.terminating_signal()) {
                 (Some(code), _) => End::Exited(code),
                 (None, Some(signal)) => End::Killed(signal),
@@ -232,31 +235,31 @@ impl Guard {
             };
             if matches!(self.phase, Phase::Running) {
                 self.end.get_or_insert(end);
-                self.clear_away();
-            } else if matches!(self.phase, Phase::Asking { .. }) {
-                let text = "the stage that was to become the command died".to_owned();
-                self.finish(End::Refused { code: exit::FAILED, text });
+                self.stop_leftovers();
+            } else if matches!(self.phase, Phase::Requesting { .. }) {
+                let message = "the stage died before it became the command".to_owned();
+                self.finish(End::Refused { code: exit::FAILED, message });
             }
             return Ok(());
         }
         let stopped =
             waitid(WaitId::Pid(self.command), WaitIdOptions::NOHANG | WaitIdOptions::STOPPED)?;
         if let Some(signal) = stopped.and_then(|status| status.stopping_signal()) {
-            self.tell_front(&ToFront::Stopped(signal), "that the command was stopped");
+            self.send_front(&ToFront::Stopped(signal), "the stop of the command");
         }
         Ok(())
     }
 
-    /// CMD is done; what it left running holds no permit of its own.
-    fn clear_away(&mut self) {
-        let left = Tree::own().living();
-        if !left.is_empty() {
-            self.say_always(&words::left_behind(&self.name, left.len()));
+    /// CMD has ended. The processes that it left running have no permit and are stopped.
+    fn stop_leftovers(&mut self) {
+        let leftovers = Tree::own().living();
+        if !leftovers.is_empty() {
+            self.print_always(&messages::leftovers(&self.name, leftovers.len()));
         }
         self.stop();
     }
 
-    fn hear_front(&mut self) -> io::Result<()> {
+    fn read_front(&mut self) -> io::Result<()> {
         let Some(front) = &self.front else { return Ok(()) };
         let mut dead = [PollFd::new(&front.process, PollFlags::IN)];
         poll(&mut dead, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))?;
@@ -279,49 +282,52 @@ impl Guard {
     fn front_died(&mut self) {
         self.front = None;
         match &self.phase {
-            Phase::Asking { .. } => self.finish(End::Cancelled(Signal::SIGHUP as i32)),
+            Phase::Requesting { .. } => self.finish(End::Cancelled(Signal::SIGHUP as i32)),
             Phase::Running => {
-                self.say("the front is gone; the command is stopped");
+                self.print_verbose("the front has died: stopping the command");
                 self.stop();
             }
             Phase::Sweeping(_) | Phase::Releasing { .. } | Phase::Over => {}
         }
     }
 
-    /// A signal that found no CMD when it came. One that would have ended us ends the waiting.
+    /// Forwards a signal that arrived before CMD started. One that ends processes ends the wait.
     fn forward(&mut self, signal: i32) {
         const ENDING: [Signal; 4] =
             [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
         match &self.phase {
-            Phase::Asking { .. } if ENDING.iter().any(|ending| *ending as i32 == signal) => {
+            Phase::Requesting { .. } if ENDING.iter().any(|ending| *ending as i32 == signal) => {
                 self.finish(End::Cancelled(signal));
             }
-            // `kgate acquire` has its token and is gone; the front heard of that first.
+            // `kgate acquire` has printed its token and has exited; the front got the signal first.
             Phase::Running if self.detached && signal == Signal::SIGHUP as i32 => {}
             Phase::Running => {
                 if let Some(signal) = to_send(signal) {
                     let _gone = kill_process_group(self.command, signal);
                 }
             }
-            Phase::Asking { .. } | Phase::Sweeping(_) | Phase::Releasing { .. } | Phase::Over => {}
+            Phase::Requesting { .. }
+            | Phase::Sweeping(_)
+            | Phase::Releasing { .. }
+            | Phase::Over => {}
         }
     }
 
-    fn hear_keeper(&mut self) -> io::Result<()> {
-        for news in self.news.take() {
-            match news {
-                News::Renewed(until) if until > self.until => {
+    fn read_keeper(&mut self) -> io::Result<()> {
+        for event in self.events.take() {
+            match event {
+                KeeperEvent::Renewed(until) if until > self.until => {
                     self.until = until;
-                    self.page.write(until)?;
+                    self.deadline.write(until)?;
                 }
-                News::Renewed(_) => {}
-                News::Granted(granted) => self.granted(granted)?,
-                News::Refused(refusal) => {
-                    let code = exit::of_refusal(refusal.kind, self.occupied_code);
-                    self.finish_if_asking(End::Refused { code, text: refusal.text });
+                KeeperEvent::Renewed(_) => {}
+                KeeperEvent::Granted(granted) => self.granted(granted)?,
+                KeeperEvent::Refused(refusal) => {
+                    let code = exit::of_refusal(refusal.kind, self.busy_code);
+                    self.finish_if_requesting(End::Refused { code, message: refusal.message });
                 }
-                News::Lost(why) => self.lost(why),
-                News::Released => {
+                KeeperEvent::Lost(reason) => self.lost(reason),
+                KeeperEvent::Released => {
                     if matches!(self.phase, Phase::Releasing { .. }) {
                         self.phase = Phase::Over;
                     }
@@ -332,64 +338,77 @@ impl Guard {
     }
 
     fn granted(&mut self, granted: Granted) -> io::Result<()> {
-        let (Phase::Asking { .. }, Some(stage)) = (&self.phase, &self.stage) else { return Ok(()) };
+        let (Phase::Requesting { .. }, Some(stage)) = (&self.phase, &self.stage) else {
+            return Ok(());
+        };
         let now = LeaseInstant::now();
         self.margins = granted.margins;
-        // LEASES S2: a grant that comes too late to be used safely is given back.
-        if self.margins.check(self.until, now) != Verdict::Fine {
-            self.finish(End::Lost(
-                "the permit came too late to be used; it was given back".to_owned(),
-            ));
+        // LEASES S2: a grant that is too late to be used safely is released.
+        if self.margins.check(self.until, now) != Due::Nothing {
+            let reason = "granted too late to start the command before TERM is due";
+            self.finish(End::Lost(reason.to_owned()));
             return Ok(());
         }
-        self.say(&words::granted(&self.wish, &granted, now.after(self.asked_at), &self.name));
-        let page = self.page.read_only()?;
-        let mut descriptors = vec![self.standard_input.as_fd(), page.as_fd()];
+        self.print_verbose(&messages::granted(
+            &self.request,
+            &granted,
+            now.after(self.requested_at),
+            &self.name,
+        ));
+        let deadline = self.deadline.read_only()?;
+        let mut descriptors = vec![self.standard_input.as_fd(), deadline.as_fd()];
         descriptors.extend(granted.inherited.iter().map(AsFd::as_fd));
-        let variables = words::variables(&self.wish, &granted);
-        // The front must know whom to kill before there is anybody.
+        let variables = messages::variables(&self.request, &granted);
+        // The front must know the process before CMD runs, to kill it if necessary.
         let process = self.command.as_raw_nonzero().get();
-        self.tell_front(
-            &ToFront::Started { process, ticket: granted.ticket, margins: self.margins },
-            "that the command starts",
+        self.send_front(
+            &ToFront::Started {
+                process,
+                release_token: granted.release_token,
+                margins: self.margins,
+            },
+            "the start of the command",
         );
         let go = Go { variables, terminal_of: self.terminal_of, blocked: self.blocked.clone() };
         stage.send(&go, &descriptors)?;
         self.phase = Phase::Running;
         if self.detached {
-            super::fall_silent()?;
+            super::close_output()?;
         }
         Ok(())
     }
 
-    fn lost(&mut self, why: String) {
+    fn lost(&mut self, reason: String) {
         match &self.phase {
-            Phase::Asking { .. } => self.finish(End::Lost(why)),
+            Phase::Requesting { .. } => self.finish(End::Lost(reason)),
             Phase::Running => {
-                self.end.get_or_insert(End::Lost(why));
-                self.tell_front(&ToFront::Stopping, "that the command is stopped");
+                self.end.get_or_insert(End::Lost(reason));
+                self.send_front(&ToFront::Stopping, "the stop of the command");
                 self.stop();
             }
             Phase::Sweeping(_) | Phase::Releasing { .. } | Phase::Over => {}
         }
     }
 
-    fn look_at_the_clock(&mut self, now: LeaseInstant) {
+    fn check_deadline(&mut self, now: LeaseInstant) {
         match &self.phase {
-            Phase::Asking { give_up_at } if now >= *give_up_at => {
-                let text = words::wait_over(&self.wish);
-                self.finish(End::Refused { code: self.occupied_code, text });
+            Phase::Requesting { give_up_at } if now >= *give_up_at => {
+                let message = messages::timed_out(&self.request);
+                self.finish(End::Refused { code: self.busy_code, message });
             }
             Phase::Running => match self.margins.check(self.until, now) {
-                Verdict::Fine => {}
-                Verdict::Term | Verdict::Kill => self.lost(NOT_RENEWED.to_owned()),
+                Due::Nothing => {}
+                Due::Term | Due::Kill => self.lost(NOT_RENEWED.to_owned()),
             },
             Phase::Releasing { give_up_at } if now >= *give_up_at => self.phase = Phase::Over,
-            Phase::Asking { .. } | Phase::Sweeping(_) | Phase::Releasing { .. } | Phase::Over => {}
+            Phase::Requesting { .. }
+            | Phase::Sweeping(_)
+            | Phase::Releasing { .. }
+            | Phase::Over => {}
         }
         let latest = self.latest();
         if let Phase::Sweeping(sweep) = &mut self.phase
-            && sweep.is_done(now, latest)
+            && sweep.advance(now, latest)
         {
             self.keeper.release();
             let give_up_at = (now + RELEASE_MAX).min(self.until.max(now));
@@ -397,48 +416,48 @@ impl Guard {
         }
     }
 
-    /// D - K: nobody may live longer. A tree without a permit has only the stage in it.
+    /// D - K: no process may live longer. Before the grant the tree has only the stage.
     fn latest(&self) -> LeaseInstant {
         self.margins.kill_at(self.until)
     }
 
-    /// TERM to all, KILL after the grace.
+    /// Sends TERM to the tree, and KILL after the grace.
     fn stop(&mut self) {
         let kill_at = LeaseInstant::now() + self.margins.grace;
-        self.phase = Phase::Sweeping(Sweep::gently(Tree::own(), Some(self.command), kill_at));
+        self.phase = Phase::Sweeping(Sweep::terminate(Tree::own(), Some(self.command), kill_at));
     }
 
-    /// Nothing of CMD has run: only the stage must go.
+    /// Ends the run before CMD has started: only the stage is killed.
     fn finish(&mut self, end: End) {
         self.end.get_or_insert(end);
         self.stage = None;
-        self.phase = Phase::Sweeping(Sweep::at_once(Tree::own(), Some(self.command)));
+        self.phase = Phase::Sweeping(Sweep::kill_now(Tree::own(), Some(self.command)));
     }
 
-    fn finish_if_asking(&mut self, end: End) {
-        if matches!(self.phase, Phase::Asking { .. }) {
+    fn finish_if_requesting(&mut self, end: End) {
+        if matches!(self.phase, Phase::Requesting { .. }) {
             self.finish(end);
         }
     }
 
-    /// A front that cannot be told is dead or frozen: its descriptor tells which.
-    fn tell_front(&self, message: &ToFront, what: &str) {
+    /// Sends to the front. On an error the front is dead or frozen; its descriptor shows which.
+    fn send_front(&self, message: &ToFront, what: &str) {
         if let Some(front) = &self.front
             && let Err(error) = front.channel.send(message, &[])
         {
-            self.say(&format!("cannot tell the front {what}: {error}"));
+            self.print_verbose(&format!("cannot report {what} to the front: {error}"));
         }
     }
 
-    fn say(&self, text: &str) {
+    fn print_verbose(&self, text: &str) {
         if self.verbose {
-            self.say_always(text);
+            self.print_always(text);
         }
     }
 
-    /// Nobody may be listening. That must not end us.
-    fn say_always(&self, text: &str) {
-        let _unheard = writeln!(io::stderr(), "kgate: {text}");
+    /// A closed standard error must not end the guard.
+    fn print_always(&self, text: &str) {
+        let _closed = writeln!(io::stderr(), "kgate: {text}");
     }
 }
 

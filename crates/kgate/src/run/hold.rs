@@ -1,14 +1,14 @@
-//! `kgate acquire` and `kgate release`: a permit for a script, held by processes in the background.
+//! `kgate acquire` and `kgate release`: a permit for a script, held by background processes.
 //!
-//! `acquire` starts `kgate run NAME .. -- kgate hold WORDS` in a session of its own, so everything
-//! that is true of `kgate run` is true of the holder. `hold` is a CMD that listens on a socket of
-//! the user's own folder, prints what was got, and ends when it is told to; then the guard gives
-//! the permit back as ever. `release` waits for the end of the front, which comes after that.
+//! `acquire` starts `kgate run NAME .. -- kgate hold DESCRIPTION` in a session of its own, so the
+//! holder has all properties of `kgate run`. `hold` is a CMD that listens on a socket in a directory
+//! of the user, prints the permit, and exits on request; then the guard releases the permit as
+//! usual. `release` waits for the end of the front, which follows the release.
 //!
-//! The token is the name of the socket: 128 random bits. Whoever may open the folder may release;
-//! nobody else can. It reaches `hold` by its standard input: arguments are shown by `ps` to
-//! everybody on the machine and by `kgate status` to everybody who may see the gate. WORDS are for
-//! those: who has asked.
+//! The token is the name of the socket: 128 random bits. Only a user who may open the directory can
+//! release. `hold` gets the token by standard input, because `ps` shows arguments to every user of
+//! the machine, and `kgate status` to every client that may see the gate. DESCRIPTION is for those:
+//! the script that has acquired the permit.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -24,15 +24,15 @@ use serde::{Deserialize, Serialize};
 
 use super::exit;
 use super::keeper::Wait;
-use super::options::{AcquireArgs, ReleaseArgs};
+use super::options::{AcquireArgs, ReleaseArgs, UsageError};
 
-/// So many words of the CMD that holds are not for people: `/proc/self/exe hold`.
-pub(crate) const UNSAID: usize = 2;
+/// Number of words of the holder's CMD that `kgate status` does not show: `/proc/self/exe hold`.
+pub(crate) const HIDDEN_WORDS: usize = 2;
 
-/// How long a token is.
+/// Length of a token.
 const TOKEN_DIGITS: u64 = 32;
 
-/// What `acquire` prints.
+/// The output of `acquire`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Held {
     token: String,
@@ -43,54 +43,54 @@ struct Held {
     node: String,
 }
 
-/// `kgate acquire`. A command line that cannot be meant is an error.
-pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode, String> {
-    let wish = args.ask.wish(given)?;
+/// `kgate acquire` of a permit that processes hold.
+pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode, UsageError> {
+    let request = args.acquire.request(given)?;
     let mut run = Command::new("/proc/self/exe");
     run.args(["run", "--detached"]);
-    run.arg(&wish.gate).arg("-p").arg(wish.permits.to_string());
-    run.arg("-E").arg(args.ask.conflict_exit_code.to_string());
-    if let Some(grace) = wish.grace {
+    run.arg(&request.gate).arg("-p").arg(request.weight.to_string());
+    run.arg("-E").arg(args.acquire.conflict_exit_code.to_string());
+    if let Some(grace) = request.grace {
         run.arg("--grace").arg(format!("{}ms", grace.as_millis()));
     }
-    if let Some(node) = &wish.node {
+    if let Some(node) = &request.node {
         run.arg("--node").arg(node);
     }
-    run.args(wish.credentials.words());
-    if let Some(k) = wish.k {
+    run.args(request.credentials.flags());
+    if let Some(k) = request.k {
         run.arg("-k").arg(k.to_string());
     }
-    match wish.wait {
+    match request.wait {
         Wait::ForEver => {}
         Wait::AtMost(span) => drop(run.arg("-w").arg(format!("{}ms", span.as_millis().max(1)))),
         Wait::No => drop(run.arg("-n")),
     }
-    if args.ask.verbose {
+    if args.acquire.verbose {
         run.arg("--verbose");
     }
     let token = match new_token() {
         Ok(token) => token,
-        Err(error) => return Ok(super::failed(&format!("cannot make a token: {error}"))),
+        Err(error) => return Ok(super::failed(&format!("cannot create a token: {error}"))),
     };
-    run.args(["--", "/proc/self/exe", "hold", &asker(&wish.gate)])
+    run.args(["--", "/proc/self/exe", "hold", &description(&request.gate)])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    Ok(started(run, &token, args.json)
+    Ok(start_holder(run, &token, args.json)
         .unwrap_or_else(|error| super::failed(&format!("cannot hold a permit: {error}"))))
 }
 
-/// Who asks, for people: the script, of which nothing but its name is told.
-fn asker(gate: &str) -> String {
+/// Describes the calling script by its process id and name.
+fn description(gate: &str) -> String {
     let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
     let name = fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
     format!("kgate acquire {gate} (for {parent} {})", name.trim_end())
 }
 
-/// Waits for the line that tells what was got, or for the end of a holder that got nothing.
-fn started(mut run: Command, token: &str, json: bool) -> io::Result<ExitCode> {
+/// Starts the holder, and waits for its output or for its end without a permit.
+fn start_holder(mut run: Command, token: &str, json: bool) -> io::Result<ExitCode> {
     let mut front = run.spawn()?;
     if let Some(mut input) = front.stdin.take() {
-        // If it has ended already, its code says why.
+        // If it has ended already, its exit code says why.
         let _gone = input.write_all(token.as_bytes());
     }
     let mut line = String::new();
@@ -104,22 +104,20 @@ fn started(mut run: Command, token: &str, json: bool) -> io::Result<ExitCode> {
     let held: Held = serde_json::from_str(&line)?;
     let text = if json { line.trim_end() } else { held.token.as_str() };
     if let Err(error) = writeln!(io::stdout(), "{text}") {
-        // Nobody learns the token, so nobody could release it.
+        // The token is lost, so the permit could never be released.
         end_holder(&socket_of(&held.token)?)?;
         return Err(error);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// `kgate hold WORDS`, the CMD of it.
+/// `kgate hold DESCRIPTION`: the CMD that holds the permit.
 pub(crate) fn main() -> ExitCode {
-    let held = || -> io::Result<()> {
+    let hold = || -> io::Result<()> {
         let mut token = String::new();
         io::stdin().take(TOKEN_DIGITS + 1).read_to_string(&mut token)?;
         if !is_token(&token) {
-            return Err(io::Error::other(
-                "`kgate hold` is a part of `kgate acquire`, not for use by hand",
-            ));
+            return Err(io::Error::other("`kgate hold` is an internal part of `kgate acquire`"));
         }
         let path = socket_of(&token)?;
         let listener = UnixListener::bind(&path)?;
@@ -130,30 +128,32 @@ pub(crate) fn main() -> ExitCode {
         let (gate, fence, node) =
             (variable("KGATE_GATE"), variable("KGATE_FENCE"), variable("KGATE_NODE"));
         let held = serde_json::to_string(&Held { token, gate, slots, k, fence, node })?;
-        // If nobody hears it, nobody could release it: then we end, and the permit goes back.
+        // Without a reader the permit could never be released: this call fails then, and the permit
+        // is released.
         writeln!(io::stdout(), "{held}")?;
-        super::fall_silent()?;
+        super::close_output()?;
         loop {
-            let (asker, _) = listener.accept()?;
-            // Who went away meanwhile does not matter.
-            if told_to_end(asker).unwrap_or(false) {
+            let (client, _) = listener.accept()?;
+            // A client that went away has no effect.
+            if is_release(client).unwrap_or(false) {
                 break;
             }
         }
         fs::remove_file(path)
     };
-    match held() {
+    match hold() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::failed(&format!("cannot hold the permit: {error}")),
     }
 }
 
-/// Says whose end means that the permit is given back; ends when the asker has understood.
-fn told_to_end(mut asker: UnixStream) -> io::Result<bool> {
-    let front = getppid().and_then(parent_of).ok_or_else(|| io::Error::other("no front"))?;
-    writeln!(asker, "{}", front.as_raw_nonzero())?;
-    let mut word = [0; 1];
-    Ok(asker.read(&mut word)? == 1)
+/// Sends the process whose end confirms the release; true if the client has confirmed.
+fn is_release(mut client: UnixStream) -> io::Result<bool> {
+    let front =
+        getppid().and_then(parent_of).ok_or_else(|| io::Error::other("the front is gone"))?;
+    writeln!(client, "{}", front.as_raw_nonzero())?;
+    let mut confirmation = [0; 1];
+    Ok(client.read(&mut confirmation)? == 1)
 }
 
 fn parent_of(process: Pid) -> Option<Pid> {
@@ -162,24 +162,21 @@ fn parent_of(process: Pid) -> Option<Pid> {
     Pid::from_raw(rest.split_whitespace().nth(1)?.parse().ok()?)
 }
 
-/// `kgate release`. A token that cannot be one is an error.
-pub(crate) fn release(args: &ReleaseArgs) -> Result<ExitCode, String> {
+/// `kgate release` of a permit that processes hold.
+pub(crate) fn release(args: &ReleaseArgs) -> Result<ExitCode, UsageError> {
     if !is_token(&args.token) {
-        return Err(format!(
-            "`{}` is no token of kgate acquire: it has 32 hexadecimal digits, or is permit-NUMBER-DIGITS",
-            args.token
-        ));
+        return Err(UsageError::Token(args.token.clone()));
     }
     let path = match socket_of(&args.token) {
         Ok(path) => path,
-        Err(error) => return Ok(super::failed(&format!("cannot look for the holder: {error}"))),
+        Err(error) => return Ok(super::failed(&format!("cannot find the holder: {error}"))),
     };
     Ok(match end_holder(&path) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _absent = fs::remove_file(&path);
-            super::say(&format!(
-                "nobody holds that permit: it was released before, or lost ({error})"
+            super::print_message(&format!(
+                "permit lost or released before: no process holds it ({error})"
             ));
             ExitCode::from(exit::LOST)
         }
@@ -191,10 +188,10 @@ fn end_holder(path: &Path) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new(holder.try_clone()?).read_line(&mut line)?;
     let front = line.trim().parse().ok().and_then(Pid::from_raw);
-    let front = front.ok_or_else(|| io::Error::other("the holder is ending"))?;
+    let front = front.ok_or_else(|| io::Error::other("the holder is exiting"))?;
     let process = pidfd_open(front, PidfdFlags::empty())?;
     holder.write_all(b"!")?;
-    // Whoever is told that it is released may ask at once for the same slot.
+    // After this command the caller may request the same slot at once.
     poll(&mut [PollFd::new(&process, PollFlags::IN)], None)?;
     Ok(())
 }
@@ -215,11 +212,11 @@ fn socket_of(token: &str) -> io::Result<PathBuf> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
-    // In a folder for all, somebody else may have made it first.
+    // In a directory for all users, another user may have created it first.
     let data = fs::symlink_metadata(&folder)?;
     if !data.is_dir() || data.uid() != user || data.mode() & 0o077 != 0 {
         let text =
-            format!("{} must be a folder of yours that nobody else may enter", folder.display());
+            format!("{} must be a directory that only this user may access", folder.display());
         return Err(io::Error::other(text));
     }
     Ok(folder.join(token))

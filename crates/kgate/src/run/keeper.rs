@@ -1,13 +1,12 @@
-//! Who holds a permit for us and says until when it surely counts.
+//! The interface between `kgate run` and the side that holds the permit.
 //!
-//! The machinery of `kgate run` knows no network. It asks a [`Keeper`] and is told by post what
-//! became of it: a keeper works on threads of its own and puts [`News`] into the [`Mail`] that it
-//! was given. So nothing of it can hold up the guard, whose main thread must never wait for
-//! anything but its descriptors.
+//! `kgate run` does no networking. It calls a [`Keeper`], which works on threads of its own and
+//! sends every [`KeeperEvent`] through the [`EventSender`] that it was given. The keeper can never
+//! block the guard, whose main thread waits for nothing but its descriptors.
 //!
-//! Laws of a keeper: `Renewed` is the only news that makes a permit count (LEASES S2: a grant does
-//! not), so it comes before `Granted`; after `Lost` or `Refused` nothing more comes but `Released`;
-//! `release` is always answered by `Released`.
+//! Rules of a keeper: only `Renewed` makes a permit valid (LEASES S2: a grant does not), so it comes
+//! before `Granted`. After `Lost` or `Refused` only `Released` follows. Every call of `release` is
+//! answered by `Released`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,145 +21,146 @@ use super::lease_clock::LeaseInstant;
 use super::margins::Margins;
 use crate::credentials::CredentialArgs;
 
-/// The side that asks a node.
+/// Requests, holds and releases a permit at a node.
 pub(crate) trait Keeper {
-    /// Begins to ask and returns at once. What happens comes by mail.
-    fn ask(&mut self, wish: &Wish, mail: Mail);
+    /// Sends the request and returns at once. The result comes as events.
+    fn acquire(&mut self, request: &AcquireRequest, events: EventSender);
 
-    /// Gives the permit back, or takes the request back, and returns at once; [`News::Released`]
-    /// says that it is done. Called only when the whole process tree is gone (LEASES S4).
+    /// Releases the permit or withdraws the request, and returns at once; [`KeeperEvent::Released`]
+    /// confirms it. Called only when the whole process tree is gone (LEASES S4).
     fn release(&mut self);
 
-    /// Gives back what another process held that died, by its ticket; the tree is gone. Waits, but
-    /// not longer than `limit`.
-    fn release_for_the_dead(&mut self, ticket: &[u8], limit: Duration);
+    /// Releases the permit of a process that has died, by its token. The tree is gone. Waits at most
+    /// `limit`.
+    fn release_orphaned(&mut self, token: &[u8], limit: Duration);
 }
 
-/// Makes a keeper. A function, since each process of `kgate run` makes its own if it needs one.
+/// Creates a keeper: each process of `kgate run` that needs one creates its own.
 pub(crate) type OpenKeeper = fn() -> Box<dyn Keeper>;
 
-/// What is asked for.
+/// A request for a permit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Wish {
+pub(crate) struct AcquireRequest {
     pub(crate) gate: String,
-    /// The node that is asked; whichever is there, if none.
+    /// The node to contact; if none, the one of this machine or user.
     pub(crate) node: Option<String>,
-    /// How it is shown who asks.
+    /// Credentials for the node.
     pub(crate) credentials: CredentialArgs,
-    /// What is run, for people.
+    /// The command, shown by `kgate status`.
     pub(crate) command: String,
-    /// The k that the gate must have, or gets if it is new.
+    /// The k that the gate must have; a new gate gets it.
     pub(crate) k: Option<u32>,
-    /// How many slots.
-    pub(crate) permits: u32,
+    /// Number of slots.
+    pub(crate) weight: u32,
     pub(crate) wait: Wait,
-    /// From TERM to KILL; what does not fit into the node's lease is refused (LEASES section 1). As
-    /// much as fits of the usual, if none.
+    /// Time from TERM to KILL; a grace that does not fit into the node's lease is refused (LEASES
+    /// section 1). If none, as much of the default as fits.
     pub(crate) grace: Option<Duration>,
 }
 
-/// How long an answer is waited for.
+/// How long to wait for the permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Wait {
     ForEver,
-    /// The guard takes the request back then; the keeper need not count.
+    /// The guard withdraws the request after this time; the keeper has no timer.
     AtMost(Duration),
-    /// Only a slot that is free: the keeper refuses otherwise.
+    /// Not at all: without free slots the keeper refuses.
     No,
 }
 
-/// What was got.
+/// A granted permit.
 #[derive(Debug)]
 pub(crate) struct Granted {
-    /// In growing order, at least one.
+    /// In ascending order, at least one.
     pub(crate) slots: Vec<u32>,
     pub(crate) fence: u128,
     pub(crate) k: u32,
     pub(crate) node: String,
-    /// How long before the deadline the tree is stopped, as the node's lease admits it.
+    /// When the tree is stopped before the deadline, as the node's lease allows.
     pub(crate) margins: Margins,
-    /// By which the permit can be given back if the process that holds it is gone. Empty if there
-    /// is no such way.
-    pub(crate) ticket: Vec<u8>,
+    /// Token to release the permit if the process that holds it is gone. Empty if that is not
+    /// possible.
+    pub(crate) release_token: Vec<u8>,
     /// Descriptors that CMD inherits: on one machine the locks of its slots (LEASES section 6).
     pub(crate) inherited: Vec<OwnedFd>,
 }
 
-/// Why nothing was got.
+/// Why the request was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) kind: RefusalKind,
-    /// What was wrong, why, what to do.
-    pub(crate) text: String,
+    /// What failed, why, and what to do.
+    pub(crate) message: String,
 }
 
-/// Each has its exit code.
+/// The kind of a refusal, which has its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
-    /// All slots are taken, and nobody was to wait, or the wait is over.
-    Occupied,
-    /// No node answers, or no quorum stands behind it.
-    NoQuorum,
+    /// No free slots with `-n`, or timed out.
+    Busy,
+    /// No quorum or no node.
+    Unavailable,
     /// The gate has another k.
-    KConflict,
-    /// What was asked for cannot be.
-    Misuse,
-    /// The keeper itself failed.
-    Broken,
+    Conflict,
+    /// The request is invalid.
+    Usage,
+    /// The keeper failed.
+    Internal,
 }
 
-/// What a keeper has to tell.
+/// What a keeper reports.
 #[derive(Debug)]
-pub(crate) enum News {
-    /// The session counts until then, if it counted before; the greatest so far is meant.
+pub(crate) enum KeeperEvent {
+    /// The session is valid until then. The latest instant of all events counts.
     Renewed(LeaseInstant),
     Granted(Granted),
     Refused(Refusal),
-    /// The permit is gone or will not be renewed. Brings the TERM forward.
+    /// The permit is lost or will not be renewed, for this reason. TERM is due at once.
     Lost(String),
-    /// Nothing is held or asked for any more.
+    /// Nothing is held or requested any more.
     Released,
 }
 
-/// Where news are put. From any thread.
+/// The sending side of the event channel, for any thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Mail {
-    sender: Sender<News>,
-    bell: Arc<OwnedFd>,
+pub(crate) struct EventSender {
+    sender: Sender<KeeperEvent>,
+    wakeup: Arc<OwnedFd>,
 }
 
-/// Where they are taken out.
+/// The receiving side of the event channel.
 #[derive(Debug)]
-pub(crate) struct MailBox {
-    receiver: Receiver<News>,
-    bell: Arc<OwnedFd>,
+pub(crate) struct EventReceiver {
+    receiver: Receiver<KeeperEvent>,
+    wakeup: Arc<OwnedFd>,
 }
 
-pub(crate) fn mail() -> io::Result<(Mail, MailBox)> {
-    let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+/// A channel of events with a descriptor to poll.
+pub(crate) fn event_channel() -> io::Result<(EventSender, EventReceiver)> {
+    let wakeup = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, receiver) = channel();
-    Ok((Mail { sender, bell: bell.clone() }, MailBox { receiver, bell }))
+    Ok((EventSender { sender, wakeup: wakeup.clone() }, EventReceiver { receiver, wakeup }))
 }
 
-impl Mail {
-    /// Nobody may be there to read it any more: then it does not matter.
-    pub(crate) fn post(&self, news: News) {
-        if self.sender.send(news).is_ok() {
-            let _counted = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+impl EventSender {
+    /// Sends an event. It is dropped if the receiver is gone.
+    pub(crate) fn send(&self, event: KeeperEvent) {
+        if self.sender.send(event).is_ok() {
+            let _counted = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
         }
     }
 }
 
-impl MailBox {
-    /// All that came, in its order. The bell is silenced first: what comes later rings again.
-    pub(crate) fn take(&self) -> Vec<News> {
-        let _count = rustix::io::read(&self.bell, &mut [0; 8]);
+impl EventReceiver {
+    /// Takes all events in order. The wakeup is cleared first, so that a later event sets it again.
+    pub(crate) fn take(&self) -> Vec<KeeperEvent> {
+        let _count = rustix::io::read(&self.wakeup, &mut [0; 8]);
         self.receiver.try_iter().collect()
     }
 }
 
-impl AsFd for MailBox {
+impl AsFd for EventReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.wakeup.as_fd()
     }
 }

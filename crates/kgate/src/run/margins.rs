@@ -1,9 +1,8 @@
-//! When a process tree is asked to end and when it is made to: TERM at D - K - G, KILL at D - K,
-//! dead by D (LEASES S3).
+//! When a process tree gets its signals: TERM at D - K - G, KILL at D - K, gone by D (LEASES S3).
 //!
-//! D is the instant up to which the permit surely counts, G the grace between TERM and KILL, K what
-//! it takes from KILL until the last process is surely gone. Both processes of `kgate run` checker
-//! by the same function.
+//! D is the deadline: the permit is certainly valid until then. G is the grace between TERM and
+//! KILL. K is the time from KILL until the last process is certainly gone. Front and guard decide by
+//! the same function.
 
 use std::time::Duration;
 
@@ -19,20 +18,20 @@ pub(crate) struct Margins {
 }
 
 impl Margins {
-    /// G, where nobody wishes for another and the lease admits it.
+    /// Default of G, if the lease allows it.
     pub(crate) const GRACE: Duration = Duration::from_secs(1);
-    /// K, where the node does not say its own.
+    /// Default of K, if the node does not configure it.
     pub(crate) const KILL: Duration = Duration::from_millis(250);
 
-    /// What fits where G + K may be `most`: the grace that was wished for, or else as much of the
-    /// usual one as there is room for. None if it does not fit.
+    /// The margins with G + K at most `max`: the requested grace, or as much of the default as fits.
+    /// None if the requested grace does not fit.
     pub(crate) fn fitting(
-        wished: Option<Duration>,
+        requested: Option<Duration>,
         kill: Duration,
-        most: Option<Duration>,
+        max: Option<Duration>,
     ) -> Option<Self> {
-        let room = most.map_or(Some(Duration::MAX), |most| most.checked_sub(kill))?;
-        let grace = wished.unwrap_or(Self::GRACE.min(room));
+        let room = max.map_or(Some(Duration::MAX), |max| max.checked_sub(kill))?;
+        let grace = requested.unwrap_or(Self::GRACE.min(room));
         (grace <= room).then_some(Self { grace, kill })
     }
 
@@ -44,14 +43,14 @@ impl Margins {
         until - self.kill
     }
 
-    /// What the clock says of a permit that counts until then.
-    pub(crate) fn check(self, until: LeaseInstant, now: LeaseInstant) -> Verdict {
+    /// What is due at `now` for a permit with the deadline `until`.
+    pub(crate) fn check(self, until: LeaseInstant, now: LeaseInstant) -> Due {
         if now >= self.kill_at(until) {
-            Verdict::Kill
+            Due::Kill
         } else if now >= self.term_at(until) {
-            Verdict::Term
+            Due::Term
         } else {
-            Verdict::Fine
+            Due::Nothing
         }
     }
 }
@@ -62,10 +61,10 @@ impl Default for Margins {
     }
 }
 
-/// What must be done at an instant.
+/// What is due at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Fine,
+pub(crate) enum Due {
+    Nothing,
     Term,
     Kill,
 }
@@ -79,23 +78,22 @@ mod tests {
     fn the_margins_are_kept_to_the_nanosecond() {
         let margins = Margins { grace: Duration::from_nanos(100), kill: Duration::from_nanos(10) };
         let until = LeaseInstant(1000);
-        let table =
-            [(0, Verdict::Fine), (889, Verdict::Fine), (890, Verdict::Term), (989, Verdict::Term)];
+        let table = [(0, Due::Nothing), (889, Due::Nothing), (890, Due::Term), (989, Due::Term)];
         for (now, expected) in table {
             assert_eq!(margins.check(until, LeaseInstant(now)), expected, "at {now}");
         }
         for now in [990, 1000, 5000] {
-            assert_eq!(margins.check(until, LeaseInstant(now)), Verdict::Kill, "at {now}");
+            assert_eq!(margins.check(until, LeaseInstant(now)), Due::Kill, "at {now}");
         }
     }
 
-    /// LEASES section 1: a wish is kept or refused, to the millisecond; without one the usual grace
-    /// shrinks to what there is room for.
+    /// LEASES section 1: a requested grace is kept or refused, to the millisecond; the default grace
+    /// shrinks to the available time.
     #[test]
     fn the_grace_fits_or_shrinks() {
         let ms = Duration::from_millis;
-        let grace = |wished: Option<u64>, kill, most: Option<u64>| {
-            Margins::fitting(wished.map(ms), ms(kill), most.map(ms)).map(|margins| margins.grace)
+        let grace = |requested: Option<u64>, kill, max: Option<u64>| {
+            Margins::fitting(requested.map(ms), ms(kill), max.map(ms)).map(|margins| margins.grace)
         };
         assert_eq!(grace(None, 250, None), Some(ms(1000)));
         assert_eq!(grace(None, 250, Some(1600)), Some(ms(1000)));
@@ -107,14 +105,11 @@ mod tests {
         assert_eq!(grace(Some(3_600_000), 80, None), Some(ms(3_600_000)));
     }
 
-    /// A permit that knows no time is never checked by it; one that never counted is over at once.
+    /// A permit without a deadline never expires; one that was never valid is expired at once.
     #[test]
     fn for_ever_and_never() {
         let margins = Margins { grace: Duration::from_secs(1), kill: Margins::KILL };
-        assert_eq!(
-            margins.check(LeaseInstant::FOR_EVER, LeaseInstant(u64::MAX - 1)),
-            Verdict::Fine
-        );
-        assert_eq!(margins.check(LeaseInstant::NEVER, LeaseInstant(1)), Verdict::Kill);
+        assert_eq!(margins.check(LeaseInstant::FOR_EVER, LeaseInstant(u64::MAX - 1)), Due::Nothing);
+        assert_eq!(margins.check(LeaseInstant::NEVER, LeaseInstant(1)), Due::Kill);
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! front (terminal, signals, exit code) --starts--> guard (permit, renewals) --starts--> stage --becomes--> CMD
-//!        \____________________ the page with the deadline D _____________/
+//!        \____________________ shared cell with the deadline D ______/
 //! ```
 //!
-//! Either of front and guard ends CMD and all its descendants before D by itself, so that a frozen
-//! or killed wrapper leaves no running child behind. `unsafe` is forbidden, so nobody forks: each
-//! process is this binary again, under a hidden name that is looked for before anything else is set
-//! up.
+//! Front and guard each end CMD and all its descendants before D without the other, so a frozen or
+//! killed wrapper leaves no running child behind. `unsafe` is forbidden, so nothing forks: each
+//! process is this binary, started again with a hidden subcommand that `main` checks first.
 
 mod alarm;
 mod channel;
+mod deadline_cell;
 pub(crate) mod exit;
 mod find;
 mod front;
@@ -20,14 +20,13 @@ pub(crate) mod hold;
 pub(crate) mod keeper;
 pub(crate) mod lease_clock;
 pub(crate) mod margins;
+mod messages;
 pub(crate) mod options;
-mod page;
 mod signals;
 mod stage;
 mod sweep;
 mod terminal;
 mod tree;
-mod words;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -36,11 +35,11 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 
 use find::Missing;
-pub(crate) use front::Bare;
-use keeper::{OpenKeeper, Wish};
-use options::RunArgs;
+pub(crate) use front::EarlyGuard;
+use keeper::{AcquireRequest, OpenKeeper};
+use options::{RunArgs, UsageError};
 
-/// The parts of `kgate run`, if we were started as one of them.
+/// Runs the part of `kgate run` that this process was started as, if any.
 pub(crate) fn hidden(arguments: &[OsString], open: OpenKeeper) -> Option<ExitCode> {
     let (name, rest) = arguments.get(1..)?.split_first()?;
     match name.to_str()? {
@@ -51,73 +50,79 @@ pub(crate) fn hidden(arguments: &[OsString], open: OpenKeeper) -> Option<ExitCod
     }
 }
 
-/// `kgate run`, with the guard that was started meanwhile. A command line that cannot be meant is
-/// an error.
+/// `kgate run`, with the guard that was started before the command line was parsed.
 pub(crate) fn run(
     args: RunArgs,
     given: &ArgMatches,
-    bare: Option<Bare>,
+    guard: Option<EarlyGuard>,
     open: OpenKeeper,
-) -> Result<ExitCode, String> {
-    // For `kgate acquire` people are told who has asked, not by what it is held.
-    let unsaid = if args.detached { hold::UNSAID } else { 0 };
-    let words = args.command.iter().skip(unsaid).map(|word| word.to_string_lossy());
-    let wish = Wish { command: words.collect::<Vec<_>>().join(" "), ..args.ask.wish(given)? };
+) -> Result<ExitCode, UsageError> {
+    // The status of `kgate acquire` shows the calling script, not the holder.
+    let hidden = if args.detached { hold::HIDDEN_WORDS } else { 0 };
+    let words = args.command.iter().skip(hidden).map(|word| word.to_string_lossy());
+    let request = AcquireRequest {
+        command: words.collect::<Vec<_>>().join(" "),
+        ..args.acquire.request(given)?
+    };
     let name = args.command.first().map(OsString::as_os_str).unwrap_or_default();
     if let Err(missing) = find::find(name) {
-        if let Some(bare) = bare {
-            bare.dismiss();
+        if let Some(guard) = guard {
+            guard.dismiss();
         }
-        return Ok(not_there(name, missing));
+        return Ok(report_missing(name, missing));
     }
-    let order = front::Order {
-        wish,
+    let plan = front::RunPlan {
+        request,
         command: args.command,
-        occupied_code: args.ask.conflict_exit_code,
-        verbose: args.ask.verbose,
+        busy_code: args.acquire.conflict_exit_code,
+        verbose: args.acquire.verbose,
         detached: args.detached,
     };
-    let end = match front::run(order, bare, open) {
+    let end = match front::run(plan, guard, open) {
         Ok(end) => end,
         Err(error) => return Ok(failed(&format!("cannot run the command: {error}"))),
     };
     let (code, text) = exit::of_end(&end);
     if let Some(text) = text {
-        say(&text);
+        print_message(&text);
     }
     Ok(ExitCode::from(code))
 }
 
-fn not_there(command: &OsStr, missing: Missing) -> ExitCode {
+fn report_missing(command: &OsStr, missing: Missing) -> ExitCode {
     let command = command.display();
     match missing {
         Missing::NotFound => {
-            say(&format!(
-                "cannot run {command}: there is no such command; no permit was asked for"
+            print_message(&format!(
+                "cannot run {command}: command not found; no permit was requested"
             ));
             ExitCode::from(exit::NOT_FOUND)
         }
         Missing::NotExecutable => {
-            say(&format!("cannot run {command}: it is not executable; no permit was asked for"));
+            print_message(&format!(
+                "cannot run {command}: permission denied; no permit was requested"
+            ));
             ExitCode::from(exit::NOT_RUN)
         }
     }
 }
 
+/// Prints an internal error, and returns its exit code.
 fn failed(text: &str) -> ExitCode {
-    say(text);
+    print_message(text);
     ExitCode::from(exit::FAILED)
 }
 
-/// Whoever reads our standard output or error to its end must not have to wait for us.
-fn fall_silent() -> std::io::Result<()> {
-    let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdout(&nowhere)?;
-    rustix::stdio::dup2_stderr(&nowhere)?;
+/// Closes standard output and error, so that a process that reads them to their end does not wait
+/// for this one.
+fn close_output() -> std::io::Result<()> {
+    let null = std::fs::File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
     Ok(())
 }
 
-/// Nobody may be listening. That must not change the exit code.
-fn say(text: &str) {
-    let _unheard = writeln!(std::io::stderr(), "kgate: {text}");
+/// Prints a message. A closed standard error must not change the exit code.
+fn print_message(text: &str) {
+    let _closed = writeln!(std::io::stderr(), "kgate: {text}");
 }

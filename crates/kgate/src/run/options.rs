@@ -1,4 +1,4 @@
-//! The command line of `kgate run`.
+//! The command lines of `kgate run`, `kgate acquire` and `kgate release`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -8,84 +8,86 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 
 use super::exit;
-use super::keeper::{Wait, Wish};
+use super::keeper::{AcquireRequest, Wait};
 use crate::credentials::CredentialArgs;
 
-/// The most that a gate lets through.
+/// Maximum of k.
 const MOST: i64 = kgate_node::core::Definition::MOST as i64;
 
 /// Shown below `kgate run --help`.
 pub(crate) const RUN_HELP: &str = "\
-CMD is run without a shell, in a process group of its own, with our standard input, output and error. Signals that reach kgate are handed \
-on to it. When CMD ends, what it left running is stopped too, and only then is the permit given back. If the permit is lost, CMD and all its \
+CMD runs without a shell, in its own process group, with the standard input, output and error of kgate. kgate forwards the signals that it \
+gets. When CMD ends, kgate stops the processes that CMD left running, and then releases the permit. If the permit is lost, CMD and all its \
 descendants get SIGTERM, and SIGKILL after the grace.
 
-Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), KGATE_K, KGATE_FENCE (32 hexadecimal digits, grows \
+Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), KGATE_K, KGATE_FENCE (32 hexadecimal digits, increases \
 with every holder of a slot), KGATE_NODE, KGATE_DEADLINE_FD.
 
-Exit code: that of CMD, or 128 + the signal that ended it; 2 what was asked for cannot be, and nothing was run (-p beyond k, a closed gate, a \
---grace beyond the lease, a bad --node), 120 the wait was over or -n found no free slot (-E sets another), 121 the permit \
-was lost and CMD stopped, 122 no quorum or no node, 123 the gate has another k, 125 kgate itself failed, 126 CMD cannot be run, 127 CMD \
-cannot be found.
+Exit codes: the exit code of CMD, or 128 + the signal that ended it; 2: usage error, CMD was not run (for example -p greater than k, a closed gate, a \
+--grace longer than the lease allows, an invalid --node); 120: timed out, or no free slots with -n (-E sets another code); 121: the permit \
+was lost and CMD was stopped; 122: no quorum or no node; 123: the gate has another k; 125: internal error; 126: CMD cannot be executed; 127: CMD \
+not found.
 
 Examples:
   At most three builds at a time:
     kgate run builds -k 3 -- make
-  Not at all rather than later:
+  Now or not at all:
     kgate run backup -k 1 -n -- backup.sh
-  Two slots, waited for up to a minute:
+  Two slots, waiting up to a minute:
     kgate run licences -p 2 -w 1m -- simulate model.json
-  At a node elsewhere:
+  A node on another machine:
     kgate run builds -k 3 --node https://10.0.0.1:7400 --ca ca.pem --cert client-ci.pem --key client-ci.key -- make";
 
-/// `kgate run NAME .. -- CMD ..`.
+/// Arguments of `kgate run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) ask: AskArgs,
-    /// For `kgate acquire`, which does not wait for CMD
+    pub(crate) acquire: RequestArgs,
+    /// Start for `kgate acquire`, which does not wait for CMD
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
-    /// What to run, and its arguments
+    /// The command and its arguments
     #[arg(value_name = "CMD", required = true, last = true)]
     pub(crate) command: Vec<OsString>,
 }
 
 /// Shown below `kgate acquire --help`.
 pub(crate) const ACQUIRE_HELP: &str = "\
-For scripts that cannot put their work into one command. A process in the background holds the permit until `kgate release TOKEN`; the \
-script itself is not stopped if the permit is lost, so prefer `kgate run`, or hand the fence to what you guard. Exit codes are those of \
-`kgate run`; 121 of `kgate release` says that the permit was lost, or given back, before.
+For scripts whose work is not one command. A background process holds the permit until `kgate release TOKEN`. The script is not stopped if the \
+permit is lost: prefer `kgate run`, or pass the fence to the resource that the permit protects. The exit codes are those of `kgate run`.
 
-With --ttl or --policy hold no process holds it: the log of the cluster does, until `kgate release TOKEN` at any node, until the time to live (a second to a year) \
-has passed without `kgate renew TOKEN`, or until an operator takes it back with `kgate evict --permit`. Node and network may fail meanwhile, and nothing stops the script. `kgate release` of such a permit ends with 0 also if \
-it had expired or been evicted, since again is the same, and warns of it; `kgate renew` ends with 121 then, so a script that must know renews before it trusts its work.
+With --ttl or --policy hold the permit is durable: the log of the cluster holds it, and no process. It ends by `kgate release TOKEN` at any node, when the time to live (1s to 365d) \
+has passed without `kgate renew TOKEN`, or by `kgate evict --permit`. Failures of nodes and networks do not end it, and nothing stops the script. `kgate release` of a durable permit is idempotent: it exits 0 \
+even if the permit had already expired or been evicted, with a warning. `kgate renew` exits 121 then: a script that must know renews before it commits its work.
 
 Examples:
   token=$(kgate acquire deploy -k 1) || exit
   ./deploy.sh
   kgate release \"$token\"
-  A permit that outlives this machine's reboot:
+  A permit that survives a reboot of this machine:
     kgate acquire reboots -k 1 --ttl 15m > /var/lib/reboot.token";
 
 /// Shown below `kgate release --help`.
 const RELEASE_HELP: &str = "\
-A permit that a process in the background holds: 0 it is given back, 121 nobody holds it: it was lost, or given back before.
+Exit codes for a permit that a background process holds: 0: released; 121: the permit was lost, or released before.
 
-A permit that the cluster holds (the token begins with permit-): 0 it is held no more. Again is the same, so that a release whose answer was lost can simply be given \
-again; whoever was too late, since it had expired, been evicted or been given back before, is warned. `kgate renew` ends with 121 then. 122 no quorum or no node: nobody knows yet.";
+Exit codes for a durable permit (its token begins with permit-): 0: the permit is not held any more; 122: no quorum or no node, so the result is unknown. Release is idempotent: it \
+exits 0 even if the permit had already expired, been evicted or been released, and prints a warning. Retry it if the answer was lost. `kgate renew` exits 121 in these cases.
 
-/// `kgate acquire NAME ..`.
+Example:
+  kgate release \"$token\"";
+
+/// Arguments of `kgate acquire`.
 #[derive(Debug, Args)]
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
-    pub(crate) ask: AskArgs,
-    /// The cluster holds the permit by itself, without a process here: until `kgate release TOKEN`
-    /// at any node, or for so long without `kgate renew TOKEN`
+    pub(crate) acquire: RequestArgs,
+    /// Acquire a durable permit with this time to live, for example 10m; `kgate renew TOKEN` restarts
+    /// the time
     #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_TTL")]
     pub(crate) ttl: Option<Duration>,
-    /// With hold, the cluster holds the permit by itself until `kgate release TOKEN`; the gate must
-    /// have that policy, and a new one gets it
+    /// With `hold`, acquire a durable permit that lasts until `kgate release TOKEN`; the gate must have
+    /// this policy, and a new gate gets it
     #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
     pub(crate) policy: Option<Policy>,
     /// Print one JSON object: token, gate, slots, k, fence, node
@@ -94,23 +96,23 @@ pub(crate) struct AcquireArgs {
 }
 
 impl AcquireArgs {
-    /// The gate's policy must be `hold`.
+    /// Whether the gate's policy must be `hold`.
     pub(crate) fn is_hold(&self) -> bool {
         self.policy == Some(Policy::Hold)
     }
 
-    /// The cluster holds the permit, and no process here.
-    pub(crate) fn is_kept(&self) -> bool {
+    /// Whether the log holds the permit, and no process.
+    pub(crate) fn is_durable(&self) -> bool {
         self.ttl.is_some() || self.is_hold()
     }
 }
 
-/// What becomes of the slots of a holder that is silent.
+/// What happens to the slots of an unreachable holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Policy {
-    /// They return when its node is evicted
+    /// They are free when its node is evicted
     Lease,
-    /// They stay taken until it gives them back, or an operator does
+    /// They stay in use until the holder or an operator releases them
     Hold,
 }
 
@@ -123,65 +125,65 @@ impl From<Policy> for kgate_client::Policy {
     }
 }
 
-/// `kgate release TOKEN`.
+/// Arguments of `kgate release`.
 #[derive(Debug, Args)]
 #[command(after_long_help = RELEASE_HELP)]
 pub(crate) struct ReleaseArgs {
-    /// What `kgate acquire` printed
+    /// The token that `kgate acquire` printed
     #[arg(value_name = "TOKEN")]
     pub(crate) token: String,
-    /// For a permit that the cluster holds, any node: HOST:PORT, https://HOST:PORT or unix:PATH
-    /// [default: the node of this machine or of this user]
+    /// For a durable permit, the node to contact: HOST:PORT, https://HOST:PORT or unix:PATH [default:
+    /// the node of this machine or of this user]
     #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
     pub(crate) node: Option<String>,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
 }
 
-/// What is asked for, by every command that asks for a permit.
+/// Arguments of every command that acquires a permit.
 #[derive(Debug, Args)]
-pub(crate) struct AskArgs {
+pub(crate) struct RequestArgs {
     /// The gate
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// How many slots the gate has: makes it, if there is none of that name; else it must be so
+    /// Number of slots of the gate: a new gate is created with it, an existing one must have it
     #[arg(short = 'k', value_name = "K", value_parser = clap::value_parser!(u32).range(1..=MOST), env = "KGATE_OPT_K")]
     pub(crate) k: Option<u32>,
-    /// How many slots to take, all at once
+    /// Weight of the request: the number of slots to take, all or none
     #[arg(short = 'p', long, value_name = "PERMITS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MOST), env = "KGATE_OPT_PERMITS")]
     pub(crate) permits: u32,
-    /// How long to wait: 30, 1.5s, 200ms, 5m, 1h [default: as long as it takes]
+    /// Maximum time to wait: 30, 1.5s, 200ms, 5m, 1h [default: no limit]
     #[arg(short = 'w', long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_WAIT")]
     pub(crate) wait: Option<Duration>,
-    /// Do not wait
+    /// Fail at once if there are not enough free slots
     #[arg(short = 'n', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_NO_WAIT")]
     pub(crate) no_wait: bool,
-    /// Exit code when the wait is over or -n finds no free slot
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::OCCUPIED, env = "KGATE_OPT_CONFLICT_EXIT_CODE")]
+    /// Exit code for a timeout, or for no free slots with -n
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::BUSY, env = "KGATE_OPT_CONFLICT_EXIT_CODE")]
     pub(crate) conflict_exit_code: u8,
-    /// The node to ask: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this
+    /// The node to contact: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this
     /// machine, or one that is started for this user]
     #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
     pub(crate) node: Option<String>,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
-    /// From SIGTERM to SIGKILL when the permit is lost [default: 1s, or as much of it as fits into
-    /// the node's lease]
+    /// Time from SIGTERM to SIGKILL when the permit is lost [default: 1s, or less if the node's lease
+    /// is short]
     #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_GRACE")]
     pub(crate) grace: Option<Duration>,
-    /// Tell on standard error what is waited for and what was got
+    /// Print the request and the grant on standard error
     #[arg(short = 'v', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_VERBOSE")]
     pub(crate) verbose: bool,
 }
 
-impl AskArgs {
-    /// What the command line means. `given` tells what stands on it from what the environment says,
-    /// which gives way.
-    pub(crate) fn wish(&self, given: &ArgMatches) -> Result<Wish, String> {
+impl RequestArgs {
+    /// The request that the command line describes. `given` tells arguments of the command line from
+    /// those of the environment; the former take precedence.
+    pub(crate) fn request(&self, given: &ArgMatches) -> Result<AcquireRequest, UsageError> {
         let on_command_line = |name| given.value_source(name) == Some(ValueSource::CommandLine);
         let wait = match (self.wait, self.no_wait) {
             (Some(_), true) if on_command_line("wait") && on_command_line("no_wait") => {
-                return Err("--wait and --no-wait say opposite things: give one of them".to_owned());
+                return Err(UsageError::WaitConflict);
             }
             (Some(span), true) if on_command_line("wait") => Wait::AtMost(span),
             (_, true) => Wait::No,
@@ -190,29 +192,50 @@ impl AskArgs {
         };
         let wait = if wait == Wait::AtMost(Duration::ZERO) { Wait::No } else { wait };
         if self.name.is_empty() || self.name.contains('\0') {
-            return Err("a gate has a name of at least one character, and no NUL in it".to_owned());
+            return Err(UsageError::GateName);
         }
-        if self.k.is_some_and(|k| k < self.permits) {
-            return Err(format!("-p {} never fits into -k {}", self.permits, self.k.unwrap_or(0)));
+        if let Some(k) = self.k.filter(|k| *k < self.permits) {
+            return Err(UsageError::WeightExceedsK { weight: self.permits, k });
         }
         let (gate, node) = (self.name.clone(), self.node.clone());
         let credentials = self.credentials.absolute();
-        Ok(Wish {
+        Ok(AcquireRequest {
             gate,
             node,
             credentials,
             command: String::new(),
             k: self.k,
-            permits: self.permits,
+            weight: self.permits,
             wait,
             grace: self.grace,
         })
     }
 }
 
-/// A number of seconds, or with a unit.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration; write 30, 1.5s, 200ms, 5m or 1h");
+/// A command line that contradicts itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UsageError {
+    #[error("--wait and --no-wait contradict each other: give one of them")]
+    WaitConflict,
+    #[error("the name of a gate must have at least one character, and no NUL")]
+    GateName,
+    #[error("-p {weight} is greater than -k {k}: the request could never be granted")]
+    WeightExceedsK { weight: u32, k: u32 },
+    #[error(
+        "`{0}` is no token of kgate acquire: a token has 32 hexadecimal digits, or the form \
+         permit-ID-DIGITS"
+    )]
+    Token(String),
+}
+
+/// A text that is no duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a duration: write 30, 1.5s, 200ms, 5m or 1h")]
+pub(crate) struct DurationError(String);
+
+/// Parses a number of seconds, or a number with a unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, DurationError> {
+    let wrong = || DurationError(text.to_owned());
     let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit_seconds = match unit {
@@ -231,9 +254,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    /// Seconds, as flock has them, or any of the units; nothing else is guessed at.
+    /// Seconds, as in flock, or a unit; anything else is an error.
     #[test]
-    fn durations_are_read() {
+    fn durations_are_parsed() {
         let table = [
             ("2", 2000),
             ("1.5s", 1500),

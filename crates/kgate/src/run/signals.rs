@@ -1,9 +1,9 @@
-//! Signals as things to read.
+//! Signals read from a descriptor.
 //!
-//! A blocked signal waits in a descriptor until it is read. Nothing is done inside a handler,
-//! nothing is interrupted, and no disposition is touched: what was ignored when we were started
-//! (`nohup`, a job in the background of a script) CMD ignores too. But children inherit what is
-//! blocked, so the stage unblocks it again, except what was blocked before us.
+//! A blocked signal stays in a `signalfd` until it is read. No handler runs, no call is interrupted,
+//! and no disposition changes: CMD ignores the signals that were ignored when kgate was started
+//! (`nohup`, a background job of a script). Children inherit the blocked signals, so the stage
+//! unblocks them, except those that were blocked before.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// What the front hands on to CMD.
+/// Signals that the front forwards to CMD.
 pub(crate) const FORWARDED: [Signal; 9] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -24,8 +24,8 @@ pub(crate) const FORWARDED: [Signal; 9] = [
     Signal::SIGTSTP,
 ];
 
-/// What must neither end nor stop the guard.
-pub(crate) const SHRUGGED_OFF: [Signal; 10] = [
+/// Signals that must neither end nor stop the guard.
+pub(crate) const IGNORED_BY_GUARD: [Signal; 10] = [
     Signal::SIGINT,
     Signal::SIGTERM,
     Signal::SIGHUP,
@@ -38,13 +38,13 @@ pub(crate) const SHRUGGED_OFF: [Signal; 10] = [
     Signal::SIGALRM,
 ];
 
-/// Blocked signals, to be read.
+/// Blocked signals that can be read.
 #[derive(Debug)]
 pub(crate) struct Signals(SignalFd);
 
 impl Signals {
-    /// Call it before any thread is started: a thread begins with the mask of the one that started
-    /// it.
+    /// Blocks the signals. Must be called before any thread starts: a thread inherits the mask of its
+    /// parent.
     pub(crate) fn block(signals: &[Signal]) -> io::Result<Self> {
         let set = set_of(signals);
         set.thread_block()?;
@@ -64,13 +64,13 @@ impl AsFd for Signals {
     }
 }
 
-/// Which of those that we block were blocked already when we were started.
+/// The signals of this module that were blocked when this process was started.
 pub(crate) fn blocked_before() -> io::Result<Vec<i32>> {
     let mask = SigSet::thread_get_mask()?;
     Ok(all_blocked().filter(|signal| mask.contains(*signal)).map(|signal| signal as i32).collect())
 }
 
-/// CMD finds the mask that we found.
+/// Restores the mask that this process was started with.
 pub(crate) fn restore(blocked_before: &[i32]) -> io::Result<()> {
     let ours: SigSet =
         all_blocked().filter(|signal| !blocked_before.contains(&(*signal as i32))).collect();
@@ -78,14 +78,14 @@ pub(crate) fn restore(blocked_before: &[i32]) -> io::Result<()> {
 }
 
 fn all_blocked() -> impl Iterator<Item = Signal> {
-    FORWARDED.into_iter().chain(SHRUGGED_OFF).chain([Signal::SIGCHLD])
+    FORWARDED.into_iter().chain(IGNORED_BY_GUARD).chain([Signal::SIGCHLD])
 }
 
 pub(crate) fn set_of(signals: &[Signal]) -> SigSet {
     signals.iter().copied().collect()
 }
 
-/// The given ones that were not ignored when we were started.
+/// Those of the given signals that were not ignored when this process was started.
 pub(crate) fn not_ignored(signals: &[Signal]) -> Vec<Signal> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = ignored_mask(&status);
@@ -97,7 +97,7 @@ fn ignored_mask(status: &str) -> u64 {
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// The same signal, in the words of the crate that sends it.
+/// The same signal as a type of `rustix`, which sends it.
 pub(crate) fn to_send(number: i32) -> Option<rustix::process::Signal> {
     rustix::process::Signal::from_named_raw(number)
 }
@@ -106,7 +106,7 @@ pub(crate) fn to_send(number: i32) -> Option<rustix::process::Signal> {
 mod tests {
     use super::*;
 
-    /// The kernel's line counts signals from bit nought.
+    /// In the kernel's mask, signal 1 is bit 0.
     #[test]
     fn the_mask_of_ignored_signals_is_read() {
         let mask = ignored_mask("Name:\tx\nSigBlk:\tff\nSigIgn:\t0000000000001001\nSigCgt:\t0\n");

@@ -1,12 +1,12 @@
-//! The terminal and whose it is.
+//! The foreground process group of the terminal.
 //!
-//! A terminal sends Ctrl-C and Ctrl-Z to its foreground group and stops whoever reads from it
-//! without being there. CMD has a group of its own, so it must become the foreground group in the
-//! place of ours, and we must take the terminal back when it is done: a script that goes on behind
-//! us would be stopped at its next read.
+//! A terminal sends Ctrl-C and Ctrl-Z to its foreground group, and stops a background process that
+//! reads from it. CMD has its own group, which must therefore become the foreground group instead
+//! of ours. When CMD has ended, this process takes the terminal back: otherwise the calling script
+//! would be stopped at its next read.
 //!
-//! Whoever calls these blocks `SIGTTOU`, by which the kernel stops a background process that
-//! changes the foreground.
+//! Callers block `SIGTTOU`, by which the kernel stops a background process that changes the
+//! foreground group.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -19,22 +19,22 @@ use rustix::termios::{tcgetpgrp, tcsetpgrp};
 pub(crate) struct Terminal(File);
 
 impl Terminal {
-    /// None in a session without one.
+    /// Opens it; none in a session without a terminal.
     pub(crate) fn open() -> Option<Self> {
         File::options().read(true).write(true).open("/dev/tty").ok().map(Terminal)
     }
 
-    /// We are the foreground group.
+    /// Whether the group of this process is the foreground group.
     pub(crate) fn is_ours(&self) -> bool {
         tcgetpgrp(&self.0).is_ok_and(|group| group == getpgrp())
     }
 
     pub(crate) fn give_to(&self, group: Pid) {
-        // It may have ended meanwhile. Then nobody needs the terminal but us.
+        // If the group has ended meanwhile, the terminal stays ours.
         let _gone = tcsetpgrp(&self.0, group);
     }
 
-    /// Takes it back from that group, and from nobody else: a shell may have taken it already.
+    /// Takes it back from that group and from no other: a shell may have taken it already.
     pub(crate) fn take_back_from(&self, group: Pid) {
         if tcgetpgrp(&self.0).is_ok_and(|now| now == group) {
             let _lost = tcsetpgrp(&self.0, getpgrp());
@@ -42,14 +42,14 @@ impl Terminal {
     }
 }
 
-/// Beside other processes of a pipeline, which may need the keys (`kgate run .. | less`), CMD gets
-/// the terminal only when it asks for it; alone, at once: there are programs that look whether they
-/// are in the foreground.
+/// Whether CMD gets the terminal at once. In a pipeline (`kgate run .. | less`) other processes may
+/// need the keys, so CMD gets it only when it reads from it. Alone, CMD gets it at once, because
+/// some programs check whether they are in the foreground.
 pub(crate) fn is_all_ours() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// CMD's side: takes it if that group has it.
+/// CMD's side: takes the terminal if that group has it.
 pub(crate) fn take_from(group: Pid) {
     if let Some(terminal) = Terminal::open()
         && tcgetpgrp(&terminal.0).is_ok_and(|now| now == group)

@@ -1,12 +1,12 @@
-//! All that descends from us, found and ended.
+//! Finds all descendants of this process.
 //!
-//! A process group is left by `setsid`; the tree is not, since a subreaper inherits every orphan
-//! below it. So the tree is walked through `/proc/PID/task/*/children`, killed, and walked again.
+//! `setsid` leaves a process group and not the tree, because a subreaper inherits every orphan below
+//! it. The tree is therefore walked through `/proc/PID/task/*/children`, signalled, and walked again.
 //!
-//! That a walk finds nobody alive does not prove that nobody is: a process may have died in the
-//! middle of it and its child moved up behind our back. A child moves up before its parent shows as
-//! dead. So two walks that both find nobody alive and the same dead prove it: whatever the dead
-//! left behind would have been new in the second.
+//! One walk that finds no living process does not prove that there is none: a process may have died
+//! during the walk, and its child been reparented. A child is reparented before its parent shows as
+//! dead. Two walks that find no living process and the same dead ones do prove it: a child of one of
+//! the dead would be new in the second walk.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,19 +14,19 @@ use std::io;
 
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
 
-/// Whose descendants are meant, and who of them is not.
+/// The descendants of some processes, without these processes.
 #[derive(Debug)]
 pub(crate) struct Tree {
     roots: Vec<Pid>,
 }
 
 impl Tree {
-    /// Everything below this process.
+    /// All descendants of this process.
     pub(crate) fn own() -> Self {
         Tree { roots: vec![getpid()] }
     }
 
-    /// Everything below this process and below that child of it, but not the child.
+    /// All descendants of this process, without that child but with the child's descendants.
     pub(crate) fn own_and_below(child: Pid) -> Self {
         Tree { roots: vec![getpid(), child] }
     }
@@ -47,7 +47,7 @@ impl Tree {
         let mut walk = Walk::default();
         let mut ahead: Vec<Pid> = self.roots.iter().flat_map(|root| own_children(*root)).collect();
         while let Some(process) = ahead.pop() {
-            // Who spares a root walks below it anyway.
+            // A root is not part of the tree; its descendants are.
             if self.roots.contains(&process) {
                 continue;
             }
@@ -68,7 +68,7 @@ struct Walk {
     dead: BTreeSet<i32>,
 }
 
-/// Takes the dead children off the kernel's hands, except one, whose number must stay taken.
+/// Waits for all dead children except one, whose number must stay valid.
 pub(crate) fn reap_except(kept: Option<Pid>) {
     for child in own_children(getpid()) {
         if Some(child) != kept && is_dead(child) {
@@ -77,15 +77,15 @@ pub(crate) fn reap_except(kept: Option<Pid>) {
     }
 }
 
-/// Without these files nothing that leaves CMD's group could be found.
+/// Checks that the files exist without which processes outside CMD's group could not be found.
 pub(crate) fn check() -> io::Result<()> {
     let process = getpid().as_raw_nonzero();
     fs::read(format!("/proc/{process}/task/{process}/children")).map(drop)
 }
 
-/// Of a process of ours: its first thread starts all children and inherits all orphans. To look at
-/// the other threads would cost more than it seems: the kernel must forget each look when they end,
-/// and whoever waits for the process waits for that.
+/// Children of a process of kgate: its first thread starts all children and inherits all orphans.
+/// Reading the other threads' files is expensive: the kernel must drop the cached entries when the
+/// threads end, and the end of the process waits for that.
 fn own_children(process: Pid) -> Vec<Pid> {
     let process = process.as_raw_nonzero();
     let list =
@@ -93,7 +93,7 @@ fn own_children(process: Pid) -> Vec<Pid> {
     list.split_whitespace().filter_map(pid_of).collect()
 }
 
-/// Of any process. Nobody, if it is gone.
+/// Children of any process; none if it is gone.
 fn children(process: Pid) -> Vec<Pid> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())) else {
         return Vec::new();
@@ -109,16 +109,16 @@ fn pid_of(text: &str) -> Option<Pid> {
 
 fn is_dead(process: Pid) -> bool {
     match fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())) {
-        Ok(stat) => says_dead(&stat),
+        Ok(stat) => shows_dead(&stat),
         Err(_) => true,
     }
 }
 
-/// What a process runs, as far as it can be told: where its stack begins, which a fork keeps and
-/// every exec throws rng for.
+/// Identifies the program of a process: the start of its stack, which a fork keeps and every exec
+/// draws at random.
 pub(crate) type Image = u64;
 
-/// What that process runs now; 0 if that cannot be seen.
+/// The program that the process runs now; 0 if it cannot be read.
 pub(crate) fn image(process: Pid) -> Image {
     const START_OF_STACK: usize = 25;
     let stat =
@@ -128,9 +128,9 @@ pub(crate) fn image(process: Pid) -> Image {
     start.and_then(|start| start.parse().ok()).unwrap_or(0)
 }
 
-/// The name in brackets may hold anything. A process whose first thread ended shows as a zombie
-/// while the others run on.
-fn says_dead(stat: &str) -> bool {
+/// Parses a line of `stat`. The name in parentheses may hold anything. A process whose first thread
+/// has ended shows as a zombie while its other threads run.
+fn shows_dead(stat: &str) -> bool {
     const THREADS: usize = 17;
     let Some((_, rest)) = stat.rsplit_once(')') else { return true };
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -143,16 +143,16 @@ fn says_dead(stat: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A zombie is dead; one whose first thread alone has ended is not; brackets and spaces in a
-    /// name confuse nobody.
+    /// A zombie is dead, and one of which only the first thread has ended is not; parentheses and
+    /// spaces in a name do no harm.
     #[test]
-    fn the_dead_are_told_from_the_living() {
+    fn dead_processes_are_recognised() {
         let line = |state: &str, threads: u32| {
             format!("7 (a) Z b) {state} 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 {threads} 0 99")
         };
-        assert!(says_dead(&line("Z", 1)));
-        assert!(!says_dead(&line("Z", 2)));
-        assert!(!says_dead(&line("S", 1)));
-        assert!(!says_dead(&line("T", 1)));
+        assert!(shows_dead(&line("Z", 1)));
+        assert!(!shows_dead(&line("Z", 2)));
+        assert!(!shows_dead(&line("S", 1)));
+        assert!(!shows_dead(&line("T", 1)));
     }
 }

@@ -1,10 +1,9 @@
-//! A keeper that does what the environment and a pipe tell it, and writes down what it was asked to
-//! do.
+//! A keeper that the environment and a pipe control, and that logs its calls.
 //!
-//! `FAKE_ANSWER`: grant, occupied, no-quorum, conflict, silence. `FAKE_LEASE_MS`: how long a
-//! renewal counts (else for ever); it renews four times as often. `FAKE_CONTROL`: a named pipe;
-//! `lost` tells of the loss, `silence` stops renewing, `grant` grants. `FAKE_LOG`: lines `asked
-//! ..`, `granted`, `released WHO`, with whether the lock on `FAKE_MARKER` was free by then.
+//! `FAKE_ANSWER`: grant, busy, unavailable, conflict, silence. `FAKE_LEASE_MS`: the lease of a renewal
+//! (default: for ever); it renews four times as often. `FAKE_CONTROL`: a named pipe; `lost` reports a
+//! loss, `silence` stops renewing, `grant` grants. `FAKE_LOG`: lines `requested ..`, `granted`,
+//! `released by ..`, with the state of the lock on `FAKE_MARKER`.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -12,15 +11,17 @@ use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use crate::run::keeper::{Granted, Keeper, Mail, News, Refusal, RefusalKind, Wish};
+use crate::fixture::is_free;
+use crate::run::keeper::{
+    AcquireRequest, EventSender, Granted, Keeper, KeeperEvent, Refusal, RefusalKind,
+};
 use crate::run::lease_clock::LeaseInstant;
 use crate::run::margins::Margins;
-use crate::scene::is_free;
 
 #[derive(Default)]
 struct Fake {
-    mail: Option<Mail>,
-    orders: Option<Sender<String>>,
+    events: Option<EventSender>,
+    commands: Option<Sender<String>>,
 }
 
 pub(crate) fn open() -> Box<dyn Keeper> {
@@ -28,47 +29,49 @@ pub(crate) fn open() -> Box<dyn Keeper> {
 }
 
 impl Keeper for Fake {
-    fn ask(&mut self, wish: &Wish, mail: Mail) {
-        // Both ways, so that it neither waits for a writer nor ends with the first; before anybody
-        // hears that we are there.
+    fn acquire(&mut self, request: &AcquireRequest, events: EventSender) {
+        // Opened for reading and writing, so that it neither waits for a writer nor ends with the
+        // first one; and before the request is logged.
         let open =
             |path| File::options().read(true).write(true).open(path).expect("the control pipe");
         let control = variable("FAKE_CONTROL").map(open);
-        log(&format!("asked {} {:?} {}", wish.gate, wish.k, wish.permits));
+        log(&format!("requested {} {:?} {}", request.gate, request.k, request.weight));
         if let Some(path) = variable("FAKE_COMMAND") {
-            std::fs::write(path, &wish.command).expect("what people are told");
+            std::fs::write(path, &request.command).expect("written");
         }
-        self.mail = Some(mail.clone());
-        let (orders, inbox) = channel();
-        self.orders = Some(orders.clone());
+        self.events = Some(events.clone());
+        let (commands, inbox) = channel();
+        self.commands = Some(commands.clone());
         if let Some(pipe) = control {
-            let orders = orders.clone();
+            let commands = commands.clone();
             std::thread::spawn(move || {
                 for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-                    let _gone = orders.send(line);
+                    let _gone = commands.send(line);
                 }
             });
         }
-        let wish = wish.clone();
+        let request = request.clone();
         std::thread::spawn(move || {
             let lease = variable("FAKE_LEASE_MS")
                 .map(|ms| Duration::from_millis(ms.parse().expect("a number")));
             let renew = |at: LeaseInstant| {
-                mail.post(News::Renewed(lease.map_or(LeaseInstant::FOR_EVER, |lease| at + lease)));
+                events.send(KeeperEvent::Renewed(
+                    lease.map_or(LeaseInstant::FOR_EVER, |lease| at + lease),
+                ));
             };
             renew(LeaseInstant::now());
-            answer(&variable("FAKE_ANSWER").unwrap_or("grant".to_owned()), &wish, &mail);
+            answer(&variable("FAKE_ANSWER").unwrap_or("grant".to_owned()), &request, &events);
             let mut renews = lease.is_some();
             loop {
                 let pause =
                     if renews { lease.unwrap_or_default() / 4 } else { Duration::from_secs(3600) };
                 match inbox.recv_timeout(pause).as_deref() {
-                    Ok("lost") => mail.post(News::Lost("the test says so".to_owned())),
+                    Ok("lost") => events.send(KeeperEvent::Lost("by the test".to_owned())),
                     Ok("silence") => {
                         renews = false;
                         log("silent");
                     }
-                    Ok(other) => answer(other, &wish, &mail),
+                    Ok(other) => answer(other, &request, &events),
                     Err(RecvTimeoutError::Timeout) if renews => renew(LeaseInstant::now()),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -79,40 +82,41 @@ impl Keeper for Fake {
 
     fn release(&mut self) {
         log(&format!("released by guard, {}", marker()));
-        self.mail.as_ref().expect("asked before").post(News::Released);
+        self.events.as_ref().expect("requested before").send(KeeperEvent::Released);
     }
 
-    fn release_for_the_dead(&mut self, ticket: &[u8], _limit: Duration) {
-        log(&format!("released by front with {}, {}", String::from_utf8_lossy(ticket), marker()));
+    fn release_orphaned(&mut self, token: &[u8], _limit: Duration) {
+        log(&format!("released by front with {}, {}", String::from_utf8_lossy(token), marker()));
     }
 }
 
-fn answer(what: &str, wish: &Wish, mail: &Mail) {
-    let refuse =
-        |kind, text: &str| mail.post(News::Refused(Refusal { kind, text: text.to_owned() }));
+fn answer(what: &str, request: &AcquireRequest, events: &EventSender) {
+    let refuse = |kind, message: &str| {
+        events.send(KeeperEvent::Refused(Refusal { kind, message: message.to_owned() }));
+    };
     match what {
         "grant" => {
             log("granted");
-            mail.post(News::Granted(Granted {
-                slots: (0..wish.permits).map(|slot| 2 * slot).collect(),
+            events.send(KeeperEvent::Granted(Granted {
+                slots: (0..request.weight).map(|slot| 2 * slot).collect(),
                 fence: 0xfeed << 64 | 7,
-                k: wish.k.unwrap_or(3),
+                k: request.k.unwrap_or(3),
                 node: "fake-node".to_owned(),
-                margins: Margins::fitting(wish.grace, Margins::KILL, None)
-                    .expect("no lease, no limit"),
-                ticket: b"ticket".to_vec(),
+                margins: Margins::fitting(request.grace, Margins::KILL, None)
+                    .expect("no limit without a lease"),
+                release_token: b"token".to_vec(),
                 inherited: Vec::new(),
             }));
         }
-        "occupied" => refuse(RefusalKind::Occupied, "all slots are taken"),
-        "no-quorum" => refuse(RefusalKind::NoQuorum, "no quorum"),
-        "conflict" => refuse(RefusalKind::KConflict, "k is 5, set by somebody"),
+        "busy" => refuse(RefusalKind::Busy, "no free slots"),
+        "unavailable" => refuse(RefusalKind::Unavailable, "no quorum"),
+        "conflict" => refuse(RefusalKind::Conflict, "k is 5, set by somebody"),
         "silence" => {}
-        other => panic!("the fake does not know {other}"),
+        other => panic!("unknown answer {other}"),
     }
 }
 
-/// Whether anybody of the tree lived when it was told.
+/// Whether a process of the tree still holds the marker.
 fn marker() -> &'static str {
     match variable("FAKE_MARKER").map(PathBuf::from) {
         Some(marker) if marker.exists() && !is_free(&marker) => "marker HELD",
@@ -122,7 +126,7 @@ fn marker() -> &'static str {
 
 fn log(line: &str) {
     if let Some(path) = variable("FAKE_LOG") {
-        // A test that failed may have taken the folder away.
+        // A failed test may have removed the directory.
         if let Ok(mut file) = fs::OpenOptions::new().append(true).create(true).open(path) {
             let _gone = writeln!(file, "{line}");
         }

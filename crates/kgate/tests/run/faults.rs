@@ -1,5 +1,5 @@
-//! LEASES section 5: whatever is lost, killed or frozen, no descendant of CMD outlives the permit,
-//! and it is given back only when they are gone.
+//! LEASES section 5: whatever is lost, killed or frozen, no descendant of CMD outlives the permit, and
+//! the permit is released only when they are gone.
 
 use std::io::Read;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 
 use crate::Test;
+use crate::fixture::{Fixture, Running, family, is_gone, wait_for};
 use crate::run::lease_clock::LeaseInstant;
-use crate::scene::{Running, Scene, family, is_gone, wait_for};
 
 pub(crate) const TESTS: &[Test] = &[
     ("faults::a_loss_ends_the_family", a_loss_ends_the_family),
-    ("faults::another_program_is_told_again", another_program_is_told_again),
+    ("faults::a_new_program_gets_term_again", a_new_program_gets_term_again),
     ("faults::a_family_that_ignores_term_is_killed", a_family_that_ignores_term_is_killed),
     ("faults::a_stopped_family_is_killed", a_stopped_family_is_killed),
     ("faults::silence_is_a_loss", silence_is_a_loss),
-    ("faults::a_late_grant_is_given_back", a_late_grant_is_given_back),
+    ("faults::a_late_grant_is_released", a_late_grant_is_released),
     ("faults::the_front_is_killed", the_front_is_killed),
     ("faults::the_guard_is_killed", the_guard_is_killed),
     ("faults::the_front_is_frozen", the_front_is_frozen),
@@ -39,38 +39,38 @@ fn start(on_term: &str, lease_ms: Option<&str>) -> (Running, [Pid; 2]) {
 fn start_with(grace: &str, on_term: &str, lease_ms: Option<&str>) -> (Running, [Pid; 2]) {
     let family = family(on_term);
     let words = family.each_ref().map(String::as_str);
-    let mut scene = Scene::new(&[&["gate", "--grace", grace, "--"], &words[..]].concat());
+    let mut fixture = Fixture::new(&[&["gate", "--grace", grace, "--"], &words[..]].concat());
     if let Some(lease) = lease_ms {
-        scene = scene.with("FAKE_LEASE_MS", lease);
+        fixture = fixture.with("FAKE_LEASE_MS", lease);
     }
-    let running = scene.start();
+    let running = fixture.start();
     let members = [running.pid_in("command"), running.pid_in("grandchild")];
     (running, members)
 }
 
 fn released_once(running: &Running) {
-    let log = running.scene.log();
+    let log = running.fixture.log();
     assert_eq!(log.matches("released").count(), 1, "{log}");
-    assert!(!log.contains("HELD"), "given back before the tree was gone: {log}");
+    assert!(!log.contains("HELD"), "released before the tree was gone: {log}");
 }
 
-/// SIGTERM to all, also to those who left the group; 121. They end by themselves, so nobody waits
-/// for the grace.
+/// SIGTERM to all processes, also to those outside the group; 121. They end at once, so the grace is
+/// not used up.
 fn a_loss_ends_the_family() {
     let (mut running, members) = start_with("1h", "'echo x >> heard; exit 0'", None);
-    running.order("lost");
+    running.control("lost");
     assert_eq!(running.code(), Some(121));
     running.expect_gone(&members);
     released_once(&running);
-    let heard = std::fs::read_to_string(running.scene.path("heard")).unwrap_or_default();
-    assert_eq!(heard, "x\nx\n", "each heard TERM once");
+    let heard = std::fs::read_to_string(running.fixture.path("heard")).unwrap_or_default();
+    assert_eq!(heard, "x\nx\n", "each got TERM once");
 }
 
-/// A TERM that was heard before `exec` is lost with the handler, as between a shell's `fork` and
-/// `exec`: the new program hears it too.
-fn another_program_is_told_again() {
+/// A TERM before `exec` is lost with the handler, as between a shell's `fork` and `exec`: the new
+/// program gets it again.
+fn a_new_program_gets_term_again() {
     let (mut running, members) = start_with("1h", "'exec sleep 1000'", None);
-    running.order("lost");
+    running.control("lost");
     assert_eq!(running.code(), Some(121));
     running.expect_gone(&members);
     released_once(&running);
@@ -79,49 +79,52 @@ fn another_program_is_told_again() {
 /// SIGKILL after the grace, and not before.
 fn a_family_that_ignores_term_is_killed() {
     let (mut running, members) = start("''", None);
-    let begun = LeaseInstant::now();
-    running.order("lost");
+    let start = LeaseInstant::now();
+    running.control("lost");
     assert_eq!(running.code(), Some(121));
-    assert!(LeaseInstant::now().after(begun) >= Duration::from_millis(150), "they had their grace");
+    assert!(
+        LeaseInstant::now().after(start) >= Duration::from_millis(150),
+        "killed before the end of the grace"
+    );
     running.expect_gone(&members);
     released_once(&running);
 }
 
-/// A stopped process is woken to hear TERM, and KILL works on it anyhow.
+/// A stopped process is continued to handle TERM, and KILL works on it anyway.
 fn a_stopped_family_is_killed() {
     let (mut running, members) = start("''", None);
     members.iter().for_each(|member| running.send(*member, Signal::STOP));
-    running.order("lost");
+    running.control("lost");
     assert_eq!(running.code(), Some(121));
     running.expect_gone(&members);
     released_once(&running);
 }
 
-/// LEASES S3: nothing but a renewal extends the deadline; the family is gone before it.
+/// LEASES S3: only a renewal extends the deadline; the family is gone before it.
 fn silence_is_a_loss() {
     let (mut running, members) = start("''", Some("1500"));
-    running.order("silence");
+    running.control("silence");
     let latest = LeaseInstant::now() + Duration::from_millis(1500);
     wait_for("the family's end", || members.iter().all(|member| is_gone(*member)).then_some(()));
-    assert!(LeaseInstant::now() < latest, "dead by D");
+    assert!(LeaseInstant::now() < latest, "alive at D");
     assert_eq!(running.code(), Some(121));
     running.expect_gone(&members);
     released_once(&running);
 }
 
 /// LEASES S2: a grant after D - G - K starts nothing.
-fn a_late_grant_is_given_back() {
-    let scene = Scene::new(&["gate", "--grace", "150ms", "--", "touch", "ran"]);
-    let mut running = scene.with("FAKE_LEASE_MS", "300").start();
+fn a_late_grant_is_released() {
+    let fixture = Fixture::new(&["gate", "--grace", "150ms", "--", "touch", "ran"]);
+    let mut running = fixture.with("FAKE_LEASE_MS", "300").start();
     assert_eq!(running.code(), Some(121), "300 ms are less than grace and kill together");
     let mut error = String::new();
     running.front.stderr.take().expect("piped").read_to_string(&mut error).expect("read");
-    assert!(error.contains("came too late"), "{error}");
-    assert!(!running.scene.path("ran").exists());
+    assert!(error.contains("granted too late"), "{error}");
+    assert!(!running.fixture.path("ran").exists());
     running.expect_log("released by guard");
 }
 
-/// kill -9 of the front: the guard stops CMD and gives the permit back.
+/// kill -9 of the front: the guard stops CMD and releases the permit.
 fn the_front_is_killed() {
     let (mut running, members) = start("''", Some("60000"));
     let guard = running.guard_pid();
@@ -133,14 +136,13 @@ fn the_front_is_killed() {
     released_once(&running);
 }
 
-/// kill -9 of the guard: the front inherits the tree, ends it and gives the permit back by its
-/// ticket.
+/// kill -9 of the guard: the front inherits the tree, ends it and releases the permit by its token.
 fn the_guard_is_killed() {
     let (mut running, members) = start("''", Some("60000"));
     running.send(running.guard_pid(), Signal::KILL);
     assert_eq!(running.code(), Some(121));
     running.expect_gone(&members);
-    running.expect_log("released by front with ticket, marker free");
+    running.expect_log("released by front with token, marker free");
     released_once(&running);
 }
 
@@ -148,7 +150,7 @@ fn the_guard_is_killed() {
 fn the_front_is_frozen() {
     let (mut running, members) = start("''", Some("1500"));
     running.send(running.front_pid(), Signal::STOP);
-    running.order("silence");
+    running.control("silence");
     running.expect_gone(&members);
     running.expect_log("released by guard, marker free");
     running.send(running.front_pid(), Signal::CONT);
@@ -164,11 +166,11 @@ fn the_guard_is_frozen() {
     running.send(guard, Signal::STOP);
     let latest = LeaseInstant::now() + Duration::from_millis(1500);
     wait_for("the family's end", || members.iter().all(|member| is_gone(*member)).then_some(()));
-    assert!(LeaseInstant::now() < latest, "dead by D");
+    assert!(LeaseInstant::now() < latest, "alive at D");
     assert_eq!(running.code(), Some(121));
     running.expect_gone(&members);
     wait_for("the guard's end", || is_gone(guard).then_some(()));
-    running.expect_log("released by front with ticket, marker free");
+    running.expect_log("released by front with token, marker free");
     released_once(&running);
 }
 
@@ -181,7 +183,7 @@ fn the_guard_wakes_when_the_front_has_stopped_it() {
         let (mut running, members) = start_with("600ms", on_term, Some("1500"));
         let guard = running.guard_pid();
         if !renews {
-            running.order("silence");
+            running.control("silence");
             running.expect_log("silent");
         }
         running.send(guard, Signal::STOP);
@@ -205,16 +207,16 @@ fn the_guard_is_frozen_and_the_front_killed() {
     running.expect_log("released by guard, marker free");
 }
 
-/// First the front sleeps through renewals, then the guard through the deadline.
+/// First the front is frozen during renewals, then the guard beyond the deadline.
 fn both_are_frozen_one_after_the_other() {
     let (mut running, members) = start("''", Some("1500"));
     let (front, guard) = (running.front_pid(), running.guard_pid());
     running.send(front, Signal::STOP);
-    let begun = LeaseInstant::now();
+    let start = LeaseInstant::now();
     wait_for("the first deadline to pass", || {
-        (LeaseInstant::now().after(begun) > Duration::from_millis(1800)).then_some(())
+        (LeaseInstant::now().after(start) > Duration::from_millis(1800)).then_some(())
     });
-    assert!(members.iter().all(|member| !is_gone(*member)), "the guard renewed all the while");
+    assert!(members.iter().all(|member| !is_gone(*member)), "the guard did not renew");
     running.send(front, Signal::CONT);
     running.send(guard, Signal::STOP);
     assert_eq!(running.code(), Some(121));
@@ -222,19 +224,19 @@ fn both_are_frozen_one_after_the_other() {
     released_once(&running);
 }
 
-/// Both frozen beyond D is what two processes cannot cure; whoever wakes first kills at once.
+/// Both frozen beyond D: no process can act; the first one that is continued kills at once.
 fn both_are_frozen_and_one_wakes() {
     for guard_wakes in [false, true] {
         let (mut running, members) = start("''", Some("2000"));
         let (front, guard) = (running.front_pid(), running.guard_pid());
-        // Or the fake, once awake, would renew what a node would not.
-        running.order("silence");
+        // Otherwise the fake, once continued, would renew a session that a node would refuse.
+        running.control("silence");
         running.expect_log("silent");
         running.send(front, Signal::STOP);
         running.send(guard, Signal::STOP);
-        let begun = LeaseInstant::now();
+        let start = LeaseInstant::now();
         wait_for("the deadline to pass", || {
-            (LeaseInstant::now().after(begun) > Duration::from_millis(2000)).then_some(())
+            (LeaseInstant::now().after(start) > Duration::from_millis(2000)).then_some(())
         });
         running.send(if guard_wakes { guard } else { front }, Signal::CONT);
         running.expect_gone(&members);
@@ -244,10 +246,10 @@ fn both_are_frozen_and_one_wakes() {
     }
 }
 
-/// The other side: as long as it is renewed, nothing happens at any number of deadlines.
+/// The converse: while the session is renewed, nothing happens at any number of deadlines.
 fn renewals_keep_it_running() {
-    let scene = Scene::new(&["gate", "--grace", "150ms", "--", "sh", "-c", "sleep 4; exit 6"]);
-    let mut running = scene.with("FAKE_LEASE_MS", "1500").start();
+    let fixture = Fixture::new(&["gate", "--grace", "150ms", "--", "sh", "-c", "sleep 4; exit 6"]);
+    let mut running = fixture.with("FAKE_LEASE_MS", "1500").start();
     assert_eq!(running.code(), Some(6));
     released_once(&running);
 }

@@ -1,4 +1,4 @@
-//! At a terminal, below an interactive shell: Ctrl-C, Ctrl-Z, fg, and who has the terminal.
+//! At a terminal of an interactive shell: Ctrl-C, Ctrl-Z, fg, and the foreground group.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::Test;
-use crate::scene::wait_for;
+use crate::fixture::wait_for;
 
 pub(crate) const TESTS: &[Test] = &[
     ("jobs::ctrl_c_reaches_the_command", ctrl_c_reaches_the_command),
-    ("jobs::ctrl_z_stops_the_job_and_fg_goes_on", ctrl_z_stops_the_job_and_fg_goes_on),
+    ("jobs::ctrl_z_stops_the_job_and_fg_resumes_it", ctrl_z_stops_the_job_and_fg_resumes_it),
     ("jobs::the_command_is_the_foreground_group", the_command_is_the_foreground_group),
     (
-        "jobs::in_a_pipeline_the_terminal_comes_when_asked_for",
-        in_a_pipeline_the_terminal_comes_when_asked_for,
+        "jobs::in_a_pipeline_cmd_gets_the_terminal_on_demand",
+        in_a_pipeline_cmd_gets_the_terminal_on_demand,
     ),
-    ("jobs::a_script_behind_us_has_the_terminal_again", a_script_behind_us_has_the_terminal_again),
+    ("jobs::the_calling_script_gets_the_terminal_back", the_calling_script_gets_the_terminal_back),
 ];
 
 /// An interactive bash on a terminal of its own.
@@ -61,7 +61,7 @@ impl Shell {
         self.keys.write_all(keys.as_bytes()).expect("pressed");
     }
 
-    /// Waits until it is shown, and forgets everything up to there.
+    /// Waits for the text on the screen, and drops everything up to it.
     fn expect(&mut self, text: &str) {
         let shown = self.shown.clone();
         let found = wait_for(&format!("`{text}` on the screen"), || {
@@ -86,7 +86,7 @@ impl Drop for Shell {
     }
 }
 
-/// CMD is interrupted, and the shell reads its code.
+/// CMD is interrupted, and the shell gets its exit code.
 fn ctrl_c_reaches_the_command() {
     let mut shell = Shell::start();
     shell.press("$KGATE run gate -- sh -c 'echo run''ning; exec sleep 1000'; echo code=$?\n");
@@ -95,9 +95,9 @@ fn ctrl_c_reaches_the_command() {
     shell.expect("code=130");
 }
 
-/// Ctrl-Z stops CMD and the front, not the guard; the shell has its prompt; fg wakes both; and once
-/// more.
-fn ctrl_z_stops_the_job_and_fg_goes_on() {
+/// Ctrl-Z stops CMD and the front, not the guard; the shell shows its prompt; fg continues both;
+/// twice.
+fn ctrl_z_stops_the_job_and_fg_resumes_it() {
     let mut shell = Shell::start();
     shell.press(
         "$KGATE run gate -- sh -c 'echo run''ning; while read line; do echo got $line; done; exit 5'\n",
@@ -109,8 +109,8 @@ fn ctrl_z_stops_the_job_and_fg_goes_on() {
         shell.expect("ready> ");
         shell.press("fg\n");
         shell.expect("KGATE run gate");
-        // The shell names the job before it gives the terminal away, and a key pressed between
-        // would be the shell's: what CMD has read says that the keys are its own.
+        // The shell prints the job before it changes the foreground group, and a key pressed in
+        // between would go to the shell. The echo proves that CMD gets the keys.
         shell.press("again\n");
         shell.expect("got again");
     }
@@ -120,7 +120,7 @@ fn ctrl_z_stops_the_job_and_fg_goes_on() {
     shell.expect("code=5");
 }
 
-/// Some programs look, and behave otherwise in the background.
+/// CMD runs in the foreground group: some programs check that.
 fn the_command_is_the_foreground_group() {
     let mut shell = Shell::start();
     // Field 5 is the group, field 8 the terminal's foreground group.
@@ -129,8 +129,8 @@ fn the_command_is_the_foreground_group() {
     shell.expect("ready> ");
 }
 
-/// The others of the pipeline keep the keys until CMD reads from the terminal.
-fn in_a_pipeline_the_terminal_comes_when_asked_for() {
+/// The other processes of a pipeline keep the keys until CMD reads from the terminal.
+fn in_a_pipeline_cmd_gets_the_terminal_on_demand() {
     let mut shell = Shell::start();
     shell.press(
         "$KGATE run gate -- sh -c 'read line < /dev/tty; echo got $line' | cat; echo code=${PIPESTATUS[0]}\n",
@@ -141,8 +141,8 @@ fn in_a_pipeline_the_terminal_comes_when_asked_for() {
     shell.expect("code=0");
 }
 
-/// Without it the next read of the script would stop it.
-fn a_script_behind_us_has_the_terminal_again() {
+/// Otherwise the next read of the script would stop it.
+fn the_calling_script_gets_the_terminal_back() {
     let mut shell = Shell::start();
     shell.press("sh -c '$KGATE run gate -- true; echo as''king; read line; echo got $line'\n");
     shell.expect("asking");

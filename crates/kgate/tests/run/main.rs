@@ -1,7 +1,7 @@
-//! `kgate run` with real processes and a keeper that the tests lead by the hand.
+//! `kgate run` with real processes and a fake keeper that the tests control.
 //!
-//! The machinery starts its own binary again as guard and as stage. So this one is, by its first
-//! argument, `kgate run` around the fake keeper, or the tests of it.
+//! `kgate run` starts its own binary again as guard and as stage. By its first argument this binary is
+//! therefore `kgate run` with the fake keeper, or its tests.
 
 #[allow(dead_code)]
 #[path = "../../src/credentials.rs"]
@@ -13,9 +13,9 @@ mod run;
 mod ends;
 mod fake;
 mod faults;
+mod fixture;
 mod holds;
 mod jobs;
-mod scene;
 mod signals;
 
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ use std::sync::Mutex;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
-/// As the real one, with one command.
+/// The subcommands that are tested.
 #[derive(Debug, Parser)]
 enum FakeKgate {
     Run(run::options::RunArgs),
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     {
         return fake_kgate();
     }
-    heed_all_signals(&arguments);
+    reset_ignored_signals(&arguments);
     let filters: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let all = [ends::TESTS, signals::TESTS, faults::TESTS, jobs::TESTS, holds::TESTS].concat();
@@ -61,22 +61,22 @@ fn main() -> ExitCode {
     run_all(chosen.collect())
 }
 
-/// Whoever started the tests may ignore signals (`nohup` does), and whatever is started inherits
-/// that. Then everything is started once more without.
-fn heed_all_signals(arguments: &[OsString]) {
+/// Starts this binary again without ignored signals if there are any: children inherit them, for
+/// example from `nohup`.
+fn reset_ignored_signals(arguments: &[OsString]) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored =
         status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
     let ignored = u64::from_str_radix(ignored, 16).unwrap_or(0);
     // HUP, INT, QUIT, USR1, USR2, TERM.
-    let matter = [1, 2, 3, 10, 12, 15].iter().fold(0, |all, number| all | 1 << (number - 1));
-    if ignored & matter != 0 && std::env::var_os("KGATE_TEST_HEEDS").is_none() {
+    let tested = [1, 2, 3, 10, 12, 15].iter().fold(0, |all, number| all | 1 << (number - 1));
+    if ignored & tested != 0 && std::env::var_os("KGATE_TEST_SIGNALS_RESET").is_none() {
         let mut again = Command::new("env");
         again
             .arg("--default-signal=HUP,INT,QUIT,USR1,USR2,TERM")
             .args(std::env::current_exe())
             .args(&arguments[1..]);
-        let error = again.env("KGATE_TEST_HEEDS", "1").exec();
+        let error = again.env("KGATE_TEST_SIGNALS_RESET", "1").exec();
         panic!("cannot start again with all signals: {error}");
     }
 }
@@ -89,19 +89,19 @@ fn fake_kgate() -> ExitCode {
         FakeKgate::Run(args) => run::run(
             args,
             given,
-            run::Bare::start_early(&std::env::args_os().collect::<Vec<_>>()),
+            run::EarlyGuard::start(&std::env::args_os().collect::<Vec<_>>()),
             fake::open,
         ),
         FakeKgate::Acquire(args) => run::hold::acquire(&args, given),
         FakeKgate::Release(args) => run::hold::release(&args),
     };
-    done.unwrap_or_else(|text| {
-        eprintln!("kgate: {text}");
+    done.unwrap_or_else(|error| {
+        eprintln!("kgate: {error}");
         ExitCode::from(2)
     })
 }
 
-/// Four at a time: most of them wait for processes.
+/// Runs four tests at a time: most of them wait for processes.
 fn run_all(mut tests: Vec<Test>) -> ExitCode {
     tests.reverse();
     let total = tests.len();

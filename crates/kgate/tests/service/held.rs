@@ -89,10 +89,7 @@ fn taken_renewed_and_given_back_at_different_nodes() {
             (&json!([0]), &first["fence"], &json!(3_600_000))
         );
         let (_, table, _) = scene.at(node, &["status", "job"]);
-        assert!(
-            table.contains(&format!("held by the log as permit {} for", number(&first))),
-            "{table}"
-        );
+        assert!(table.contains(&format!("durable permit {} of", number(&first))), "{table}");
     }
     assert_eq!(scene.at(1, &["acquire", "job", "--ttl", "1h", "-n"]).0, Some(120));
     assert_eq!(
@@ -103,7 +100,7 @@ fn taken_renewed_and_given_back_at_different_nodes() {
     assert!(code == Some(0) && said.contains("incarnations for 3600s"), "{said}");
     for again in [false, true] {
         let (code, _, said) = scene.at(2, &["release", token(&first)]);
-        assert_eq!((code, said.contains("was not held any more")), (Some(0), again), "{said}");
+        assert_eq!((code, said.contains("was no longer held")), (Some(0), again), "{said}");
     }
     let (code, _, said) = scene.at(1, &["renew", token(&first)]);
     assert!(code == Some(121) && said.contains("not held"), "{code:?} {said}");
@@ -141,7 +138,7 @@ fn operators() {
         "{code:?} {said}"
     );
     let (code, said) = answered(&scene, &evict, "n\n");
-    assert!(code == Some(1) && said.contains("nothing was done"), "{code:?} {said}");
+    assert!(code == Some(1) && said.contains("nothing was changed"), "{code:?} {said}");
     assert!(holds(&scene.job(0), &first));
     let (code, said) = answered(&scene, &evict, "y\n");
     assert!(code == Some(0) && said.contains("is not held any more"), "{code:?} {said}");

@@ -172,5 +172,5 @@ fn nodes_of_waiters_and_holders() {
         Some(0)
     );
     let status = text(&home.run(&["status", "--node", &cluster.api[2]]).stdout);
-    assert!(status.contains("held for crashed: node 0, 1"), "{status}");
+    assert!(status.contains("declared dead: node 0, 1"), "{status}");
 }

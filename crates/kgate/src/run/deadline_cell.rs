@@ -1,9 +1,9 @@
-//! The deadline D, where both processes see it: sixteen bytes of memory behind a descriptor.
+//! The deadline D, shared by front, guard and CMD: sixteen bytes of memory behind a descriptor.
 //!
 //! Eight bytes are D in nanoseconds of the lease clock, eight are its complement, both in the
-//! machine's byte order. The guard writes, front and CMD read. A copy of sixteen bytes is not
-//! atomic; one that does not agree with itself is read again. Without `unsafe` there is no shared
-//! mapping, and a read now and then costs less than one.
+//! machine's byte order. The guard writes; front and CMD read. Copying sixteen bytes is not atomic,
+//! so a value whose halves disagree is read again. A shared mapping would need `unsafe`, and rare
+//! reads cost less than one.
 
 use std::fs::File;
 use std::io;
@@ -16,14 +16,14 @@ use super::lease_clock::LeaseInstant;
 
 /// The shared memory with the deadline.
 #[derive(Debug)]
-pub(crate) struct Page(File);
+pub(crate) struct DeadlineCell(File);
 
-impl Page {
-    /// A page that says [`LeaseInstant::NEVER`].
+impl DeadlineCell {
+    /// A cell with the deadline [`LeaseInstant::NEVER`].
     pub(crate) fn new() -> io::Result<Self> {
-        let page = Page(File::from(memfd_create("kgate-deadline", MemfdFlags::CLOEXEC)?));
-        page.write(LeaseInstant::NEVER)?;
-        Ok(page)
+        let cell = DeadlineCell(File::from(memfd_create("kgate-deadline", MemfdFlags::CLOEXEC)?));
+        cell.write(LeaseInstant::NEVER)?;
+        Ok(cell)
     }
 
     pub(crate) fn write(&self, until: LeaseInstant) -> io::Result<()> {
@@ -33,8 +33,8 @@ impl Page {
         self.0.write_all_at(&bytes, 0)
     }
 
-    /// `None` if it could not be read in one piece: whoever asks keeps to what was read before,
-    /// which is earlier and so safe.
+    /// The deadline; `None` if no consistent value could be read. The caller keeps the previous value,
+    /// which is earlier and therefore safe.
     pub(crate) fn read(&self) -> Option<LeaseInstant> {
         const TRIES: u32 = 100;
         (0..TRIES).find_map(|_| {
@@ -47,19 +47,19 @@ impl Page {
         })
     }
 
-    /// The same page for CMD, which may only read it.
+    /// A read-only descriptor of the same cell, for CMD.
     pub(crate) fn read_only(&self) -> io::Result<OwnedFd> {
         Ok(File::open(format!("/proc/self/fd/{}", self.0.as_raw_fd()))?.into())
     }
 }
 
-impl From<OwnedFd> for Page {
+impl From<OwnedFd> for DeadlineCell {
     fn from(descriptor: OwnedFd) -> Self {
-        Page(File::from(descriptor))
+        DeadlineCell(File::from(descriptor))
     }
 }
 
-impl AsFd for Page {
+impl AsFd for DeadlineCell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -69,16 +69,16 @@ impl AsFd for Page {
 mod tests {
     use super::*;
 
-    /// What one side writes, the other reads; half a write is not taken for a deadline.
+    /// One side reads what the other writes; a torn write is not taken for a deadline.
     #[test]
-    fn a_torn_page_says_nothing() {
-        let page = Page::new().expect("memory");
-        assert_eq!(page.read(), Some(LeaseInstant::NEVER));
-        page.write(LeaseInstant(77)).expect("written");
-        let other = Page::from(page.read_only().expect("opened"));
+    fn a_torn_write_is_no_deadline() {
+        let cell = DeadlineCell::new().expect("memory");
+        assert_eq!(cell.read(), Some(LeaseInstant::NEVER));
+        cell.write(LeaseInstant(77)).expect("written");
+        let other = DeadlineCell::from(cell.read_only().expect("opened"));
         assert_eq!(other.read(), Some(LeaseInstant(77)));
         assert!(other.write(LeaseInstant(78)).is_err(), "CMD may not write");
-        page.0.write_all_at(&[1], 0).expect("written");
+        cell.0.write_all_at(&[1], 0).expect("written");
         assert_eq!(other.read(), None);
     }
 }

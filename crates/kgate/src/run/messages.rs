@@ -1,27 +1,32 @@
-//! What `kgate run` tells people and CMD.
+//! Messages of `kgate run` to people, and the environment of CMD.
 
 use std::time::Duration;
 
 use super::exit;
-use super::keeper::{Granted, Wait, Wish};
+use super::keeper::{AcquireRequest, Granted, Wait};
 
-pub(crate) fn asking(wish: &Wish) -> String {
-    let permits =
-        if wish.permits == 1 { "a permit".to_owned() } else { format!("{} permits", wish.permits) };
-    let how = match wish.wait {
+pub(crate) fn requesting(request: &AcquireRequest) -> String {
+    let slots =
+        if request.weight == 1 { "1 slot".to_owned() } else { format!("{} slots", request.weight) };
+    let how = match request.wait {
         Wait::ForEver => String::new(),
-        Wait::AtMost(span) => format!(", at most {span:?}"),
+        Wait::AtMost(span) => format!(", waiting at most {span:?}"),
         Wait::No => ", without waiting".to_owned(),
     };
-    format!("asking for {permits} of {}{how}", wish.gate)
+    format!("requesting {slots} of gate {}{how}", request.gate)
 }
 
-pub(crate) fn granted(wish: &Wish, granted: &Granted, took: Duration, command: &str) -> String {
+pub(crate) fn granted(
+    request: &AcquireRequest,
+    granted: &Granted,
+    took: Duration,
+    command: &str,
+) -> String {
     let what = if granted.slots.len() == 1 { "slot" } else { "slots" };
     format!(
-        "got {what} {} of {} (k = {}) from {} after {:.6} s, fence {:032x}; running {command}",
+        "acquired {what} {} of gate {} (k = {}) from node {} after {:.6} s, fence {:032x}; running {command}",
         listed(&granted.slots),
-        wish.gate,
+        request.gate,
         granted.k,
         granted.node,
         took.as_secs_f64(),
@@ -29,14 +34,14 @@ pub(crate) fn granted(wish: &Wish, granted: &Granted, took: Duration, command: &
     )
 }
 
-pub(crate) fn wait_over(wish: &Wish) -> String {
-    let span = match wish.wait {
+pub(crate) fn timed_out(request: &AcquireRequest) -> String {
+    let span = match request.wait {
         Wait::AtMost(span) => format!("{span:?}"),
-        Wait::ForEver | Wait::No => "the time given".to_owned(),
+        Wait::ForEver | Wait::No => "the time limit".to_owned(),
     };
     format!(
-        "no permit of {} within {span}; wait longer with --wait, or see who holds it with `kgate status`",
-        wish.gate
+        "timed out: no free slots at gate {} within {span}; wait longer with --wait, or see the holders with `kgate status`",
+        request.gate
     )
 }
 
@@ -48,10 +53,10 @@ pub(crate) fn not_run(command: &str, errno: i32) -> (u8, String) {
 }
 
 /// The environment of CMD.
-pub(crate) fn variables(wish: &Wish, granted: &Granted) -> Vec<(String, String)> {
+pub(crate) fn variables(request: &AcquireRequest, granted: &Granted) -> Vec<(String, String)> {
     let lowest = granted.slots.first().map(u32::to_string).unwrap_or_default();
     let pairs = [
-        ("KGATE_GATE", wish.gate.clone()),
+        ("KGATE_GATE", request.gate.clone()),
         ("KGATE_SLOT", lowest),
         ("KGATE_SLOTS", listed(&granted.slots)),
         ("KGATE_K", granted.k.to_string()),
@@ -65,7 +70,7 @@ fn listed(slots: &[u32]) -> String {
     slots.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-pub(crate) fn left_behind(command: &str, count: usize) -> String {
+pub(crate) fn leftovers(command: &str, count: usize) -> String {
     let what = if count == 1 { "a process".to_owned() } else { format!("{count} processes") };
-    format!("{command} has ended and left {what} running; stopped now, since the permit ends here")
+    format!("{command} has ended and left {what} running: stopping, because the permit ends")
 }

@@ -1,4 +1,4 @@
-//! A folder, a fake keeper and a `kgate run` in it; everything is gone when it is dropped.
+//! A directory with a fake keeper and a `kgate run`; both are removed on drop.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,32 +10,32 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FileType, FlockOperation, Mode, flock, mknodat};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-/// Long enough for a busy machine; nobody waits for it who is not stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Limit of every wait: long enough for a busy machine.
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     pub(crate) folder: PathBuf,
     command: Command,
 }
 
 pub(crate) struct Running {
-    pub(crate) scene: Scene,
+    pub(crate) fixture: Fixture,
     pub(crate) front: Child,
 }
 
-impl Scene {
-    /// `kgate run gate OPTIONS` with the fake keeper; the rest is said before it starts.
+impl Fixture {
+    /// `kgate run OPTIONS` with the fake keeper.
     pub(crate) fn new(options: &[&str]) -> Self {
-        Scene::of("run", options)
+        Fixture::of("run", options)
     }
 
-    /// The same with another command than `run`.
+    /// The same with another subcommand.
     pub(crate) fn of(subcommand: &str, options: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder =
             std::env::temp_dir().join(format!("kgate-run-{}-{number}", std::process::id()));
-        fs::create_dir(&folder).expect("a folder of its own");
+        fs::create_dir(&folder).expect("a new directory");
         let control = folder.join("control");
         mknodat(rustix::fs::CWD, &control, FileType::Fifo, Mode::RWXU, 0).expect("a named pipe");
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
@@ -43,7 +43,7 @@ impl Scene {
         command.env("FAKE_LOG", folder.join("log")).env("FAKE_CONTROL", &control);
         command.env("FAKE_MARKER", folder.join("marker"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Scene { folder, command }
+        Fixture { folder, command }
     }
 
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
@@ -58,10 +58,10 @@ impl Scene {
 
     pub(crate) fn start(mut self) -> Running {
         let front = self.command.spawn().expect("kgate run");
-        Running { scene: self, front }
+        Running { fixture: self, front }
     }
 
-    /// To its end: code, standard output, standard error.
+    /// Runs to the end: exit code, standard output, standard error, log of the fake.
     pub(crate) fn finish(mut self) -> (Option<i32>, String, String, String) {
         let output = self.command.output().expect("kgate run");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -77,26 +77,26 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _kept = fs::remove_dir_all(&self.folder);
     }
 }
 
 impl Running {
-    /// The scene goes on without it.
-    pub(crate) fn into_scene(mut self) -> Scene {
-        let empty = Scene { folder: PathBuf::from("/nowhere"), command: Command::new("true") };
-        std::mem::replace(&mut self.scene, empty)
+    /// Keeps the fixture and drops the process.
+    pub(crate) fn into_fixture(mut self) -> Fixture {
+        let empty = Fixture { folder: PathBuf::from("/nowhere"), command: Command::new("true") };
+        std::mem::replace(&mut self.fixture, empty)
     }
 
-    pub(crate) fn order(&self, word: &str) {
+    pub(crate) fn control(&self, command: &str) {
         let mut pipe = File::options()
             .read(true)
             .write(true)
-            .open(self.scene.path("control"))
+            .open(self.fixture.path("control"))
             .expect("control");
-        writeln!(pipe, "{word}").expect("told");
+        writeln!(pipe, "{command}").expect("written");
     }
 
     pub(crate) fn front_pid(&self) -> Pid {
@@ -111,15 +111,15 @@ impl Running {
         Pid::from_raw(wait_for("the guard", read)).expect("a process")
     }
 
-    /// What CMD wrote into a file of that name: the number of a process.
+    /// The process id that CMD wrote into this file.
     pub(crate) fn pid_in(&self, name: &str) -> Pid {
-        let path = self.scene.path(name);
+        let path = self.fixture.path(name);
         let read = || fs::read_to_string(&path).ok()?.strip_suffix('\n')?.parse().ok();
         Pid::from_raw(wait_for(name, read)).expect("a process")
     }
 
     pub(crate) fn send(&self, process: Pid, signal: Signal) {
-        kill_process(process, signal).expect("it is there");
+        kill_process(process, signal).expect("the process exists");
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
@@ -130,9 +130,9 @@ impl Running {
         self.wait().code()
     }
 
-    /// Nobody who held the marker is alive, nor any of these.
+    /// Waits until no process holds the marker, and these processes are gone.
     pub(crate) fn expect_gone(&self, processes: &[Pid]) {
-        let marker = self.scene.path("marker");
+        let marker = self.fixture.path("marker");
         wait_for("the marker to be free", || is_free(&marker).then_some(()));
         for process in processes {
             wait_for("a process to be gone", || is_gone(*process).then_some(()));
@@ -140,13 +140,13 @@ impl Running {
     }
 
     pub(crate) fn expect_log(&self, line: &str) {
-        wait_for(&format!("`{line}` in the log, which is\n{}", self.scene.log()), || {
-            self.scene.log().contains(line).then_some(())
+        wait_for(&format!("`{line}` in the log, which is\n{}", self.fixture.log()), || {
+            self.fixture.log().contains(line).then_some(())
         });
     }
 }
 
-/// Whatever a test that failed left behind.
+/// Ends the processes that a failed test left behind.
 impl Drop for Running {
     fn drop(&mut self) {
         let guard = format!("/proc/{0}/task/{0}/children", self.front.id());
@@ -167,7 +167,7 @@ pub(crate) fn is_free(marker: &Path) -> bool {
         .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
-/// A zombie that nobody has waited for counts as gone.
+/// Whether a process is gone; a zombie counts as gone.
 pub(crate) fn is_gone(process: Pid) -> bool {
     let stat =
         fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
@@ -176,21 +176,21 @@ pub(crate) fn is_gone(process: Pid) -> bool {
     dead || test_kill_process(process).is_err()
 }
 
-/// Asks again and again, for a while.
+/// Polls until the condition holds, up to a limit.
 #[allow(clippy::disallowed_methods, reason = "a test waits for real processes")]
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
+pub(crate) fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(start.elapsed() < WAIT_MAX, "no {what} in time");
         std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 
-/// CMD with a grandchild in a session of its own; all hold the marker and write down who they are.
-/// `on_term` is what both do about SIGTERM: `''` ignores it.
+/// CMD with a grandchild in its own session. Both hold the marker and write their process ids.
+/// `on_term` is their handler of SIGTERM: `''` ignores it.
 pub(crate) fn family(on_term: &str) -> [String; 3] {
     let script = format!(
         "exec 9>marker; flock -x 9; trap {on_term} TERM
