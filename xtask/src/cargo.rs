@@ -60,6 +60,16 @@ fn executable(messages: &str) -> Option<PathBuf> {
     paths.rfind(|path| path.file_stem().is_some_and(|stem| stem == "kgate"))
 }
 
+/// Writes the generated pages of docs/reference. The tests of the same name compare them.
+pub(crate) fn reference(root: &Path, words: &[&str]) -> Result<()> {
+    ensure!(words.is_empty(), "`cargo xtask reference` takes no options");
+    let packages = ["--package", "kgate", "--package", "kgate-node"];
+    let test = ["the_reference_is_up_to_date"];
+    let arguments =
+        [&["test", "--locked", "--quiet", "--lib", "--bins"], &packages[..], &test].concat();
+    run(root, &[("KGATE_REFERENCE_UPDATE", "1")], &arguments)
+}
+
 /// Becomes the chaos suite; returns only if it cannot be started.
 pub(crate) fn chaos(root: &Path, words: &[&str]) -> Result<()> {
     become_kgate_chaos(root, "suite", words)

@@ -71,6 +71,11 @@ const JOBS: &[Job] = &[
         run: tidy::show_pending,
     },
     Job {
+        name: "reference",
+        about: "write the generated pages of docs/reference: CLI, configuration, metrics",
+        run: cargo::reference,
+    },
+    Job {
         name: "spin",
         about: "SPIN counts the same states as kgate check (needs spin, cc)",
         run: spin::run,

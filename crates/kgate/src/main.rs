@@ -19,6 +19,8 @@ mod node;
 mod parse;
 mod permits;
 mod protocols;
+#[cfg(test)]
+mod reference;
 mod run;
 mod scenario;
 mod set;

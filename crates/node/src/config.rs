@@ -25,6 +25,8 @@
 mod documents;
 mod faults;
 mod join;
+#[cfg(test)]
+mod reference;
 mod timing;
 
 pub use faults::{Faults, VotersConfig};
@@ -47,86 +49,89 @@ use crate::serve::limits::Limits;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The name of the cluster.
+    /// Name of the cluster; a node refuses links from nodes of another cluster.
     #[serde(default = "cluster")]
     pub cluster: String,
-    /// This node's id: its place in the list of nodes.
+    /// Id of this node: its index in `nodes`, from 0.
     #[serde(default)]
     pub id: u32,
-    /// Where nodes talk to each other, by id; none for a node that joins.
+    /// Addresses for links between nodes, in the order of ids; the same list at every node. A node
+    /// that joins leaves it out.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// Where clients ask: `HOST:PORT` (plain, for this machine), `https://HOST:PORT`, `unix:PATH`,
-    /// or several.
+    /// Addresses for clients: `HOST:PORT` (plain, this machine only), `https://HOST:PORT`,
+    /// `unix:PATH`, or a list of these.
     #[serde(default = "api")]
     pub api: OneOrMore,
-    /// The folder of what must survive a restart; nothing is kept if none.
+    /// Folder for the state that must survive a restart. Without it nothing is stored.
     pub data: Option<PathBuf>,
-    /// The gates that there are from the start.
+    /// Gates that exist from the start.
     #[serde(default, rename = "gate")]
     pub gates: Vec<GateConfig>,
-    /// Whether clients may make gates.
+    /// Whether a client that acquires at an unknown gate creates it.
     #[serde(default = "yes")]
     pub new_gates: bool,
-    /// The protocol of gates that clients make.
+    /// Protocol of the gates that clients create; `kgate protocols` lists them.
     #[serde(default = "slots")]
     pub protocol: String,
-    /// How crashes are found: `auto`, `vcube`, `heartbeat`, `hi-adsd`, `off`.
+    /// Failure detector of crash-stop nodes: `auto`, `vcube`, `heartbeat`, `hi-adsd` or `off`.
     #[serde(default = "auto")]
     pub detector: String,
-    /// How often the detector tests, in milliseconds.
+    /// Interval of the failure detector's tests, in milliseconds.
     #[serde(default = "detect_interval")]
     pub detect_interval_ms: u64,
-    /// How long it waits for an answer, in milliseconds.
+    /// Time that the failure detector waits for an answer, in milliseconds.
     #[serde(default = "detect_timeout")]
     pub detect_timeout_ms: u64,
-    /// How long the word of a session counts, in milliseconds; 0: sessions are bound to processes,
-    /// not to time.
+    /// Length of a session's lease with `faults = "crash-stop"`, in milliseconds. 0 binds sessions
+    /// to processes instead of time.
     #[serde(default = "lease")]
     pub lease_ms: u64,
-    /// The most that may wait at a gate of this node.
+    /// Maximum number of requests that wait at a gate of this node.
     #[serde(default = "queue_max")]
     pub queue_max: usize,
-    /// The most sessions.
+    /// Maximum number of sessions at this node.
     #[serde(default = "sessions_max")]
     pub sessions_max: usize,
-    /// The most connections of clients.
+    /// Maximum number of connections of clients.
     #[serde(default = "connections_max")]
     pub connections_max: usize,
-    /// The files for TLS: between nodes, and for clients by `https` unless there are others for
-    /// that.
+    /// TLS files for links between nodes, and for clients over `https` unless `api_tls` is set.
     pub tls: Option<Tls>,
-    /// The files for clients by `https`, where they have another authority than the nodes.
+    /// TLS files for clients over `https`, if their certificate authority is not the nodes'.
     pub api_tls: Option<Tls>,
-    /// Allows a plain API beyond this machine, by name.
+    /// Allows unencrypted client addresses that other machines can reach.
     #[serde(default)]
     pub plain_api: bool,
-    /// Who may do what; everybody everything, if nobody is named.
+    /// Rights of clients. Without an entry every client has all rights.
     #[serde(default)]
     pub allow: Vec<Allow>,
-    /// What one client may use at once.
+    /// Limits per client.
     #[serde(default)]
     pub limits: Limits,
-    /// Allows plain links to other machines, by name.
+    /// Allows unencrypted links to nodes on other machines.
     #[serde(default)]
     pub plain_links: bool,
-    /// The folder with a file for each slot, locked by whoever uses it: for a node alone on its
-    /// machine whose sessions have no time.
+    /// Folder with one lock file per slot; the process that holds a slot locks its file. Only for a
+    /// single node with `lease_ms = 0`.
     pub slot_files: Option<PathBuf>,
-    /// Stops when no client was there for so long, in milliseconds.
+    /// The node stops after this time without a client, in milliseconds.
     pub idle_stop_ms: Option<u64>,
-    /// Which faults it tolerates: `lease` or `crash-stop`.
+    /// Fault model. `lease` tolerates delays, partitions, pauses, crashes and restarts;
+    /// `crash-stop` tolerates crashes only and is unsafe where a network may partition. Leases are
+    /// the default for every node with `data`, peers or `join`.
     pub faults: Option<Faults>,
-    /// The numbers of the leases.
+    /// Timing of the leases.
     #[serde(default)]
     pub timing: TimingConfig,
-    /// Who votes on members and gates: so many of the list, or these ids.
+    /// Voters of the log: the first N nodes of `nodes`, or a list of ids; at most 7. Default: at
+    /// most 5.
     pub voters: Option<VotersConfig>,
-    /// What people call this node.
+    /// Name of this node in the output of commands.
     pub name: Option<String>,
-    /// Where other nodes reach this one, if it joins; a node of the list has it there.
+    /// Address at which other nodes reach this one; only for a node that joins.
     pub address: Option<String>,
-    /// To join a cluster: the token, or the file that it is in.
+    /// Join token, or path of the file that contains it.
     pub join: Option<JoinFrom>,
 }
 
@@ -154,14 +159,14 @@ impl OneOrMore {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateConfig {
-    /// Its name.
+    /// Name of the gate.
     pub name: String,
-    /// k.
+    /// Number of slots: at most k permits are held at once.
     pub k: u32,
-    /// By which protocol.
+    /// Protocol of the gate; `kgate protocols` lists them.
     #[serde(default = "slots")]
     pub protocol: String,
-    /// Into how many queues its slots are split.
+    /// Number of queues into which the slots are split.
     #[serde(default = "one")]
     pub lanes: u32,
 }
@@ -197,11 +202,11 @@ fn can_be(gate: &Definition, nodes: u32) -> Result<(), BadConfig> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// The certificate of this node.
+    /// Certificate chain of this node.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Private key of this node.
     pub key: PathBuf,
-    /// Whose signature counts.
+    /// Certificate of the authority that signs the certificates of peers or clients.
     pub authority: PathBuf,
 }
 

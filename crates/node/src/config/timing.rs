@@ -16,32 +16,32 @@ use super::{BadConfig, Config};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimingConfig {
-    /// Where the other numbers come from.
+    /// Preset that supplies the keys that are left out.
     pub preset: Preset,
-    /// L: how long an answered ping counts.
+    /// L: length of a lease, counted from the sending of the ping that a majority answered.
     #[serde(deserialize_with = "span")]
     pub lease: Option<Span>,
-    /// How often a node pings the voters.
+    /// Interval of a node's pings to the voters.
     #[serde(deserialize_with = "span")]
     pub node_ping: Option<Span>,
-    /// How often a client renews its session.
+    /// Interval at which a client renews its session.
     #[serde(deserialize_with = "span")]
     pub session_ping: Option<Span>,
-    /// The greatest error of a clock's rate, in parts per million.
+    /// Maximum error of a clock's rate, in parts per million.
     pub clock_error: Option<u32>,
-    /// What is waited on top before an eviction.
+    /// Extra wait before an eviction, for the granularity of timers.
     #[serde(deserialize_with = "span")]
     pub margin: Option<Span>,
-    /// G: from TERM to KILL, at most, as nodes plan with it.
+    /// G: maximum time from SIGTERM to SIGKILL that nodes plan for.
     #[serde(deserialize_with = "span")]
     pub grace: Option<Span>,
-    /// K: from KILL until a process is surely dead.
+    /// K: maximum time from SIGKILL until a process is dead.
     #[serde(deserialize_with = "span")]
     pub kill: Option<Span>,
-    /// How long a node must be silent before it is suspected.
+    /// Time without an answer after which a node is suspected.
     #[serde(deserialize_with = "span")]
     pub suspect_after: Option<Span>,
-    /// The largest round trip that is planned for.
+    /// Maximum round-trip time that the timing allows for.
     #[serde(deserialize_with = "span")]
     pub round_trip: Option<Span>,
 }
@@ -67,7 +67,7 @@ impl Config {
 }
 
 impl TimingConfig {
-    fn numbers(&self) -> Timing {
+    pub(super) fn numbers(&self) -> Timing {
         let base = match self.preset {
             Preset::Default => Timing::DEFAULT,
             Preset::Fast => Timing::FAST,

@@ -111,19 +111,19 @@ impl Right {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allow {
-    /// The name in a certificate; with a `*` for anything.
+    /// Name in the client's certificate; `*` stands for any text.
     pub client: Option<String>,
-    /// The SHA-256 of a token, in hexadecimal digits.
+    /// SHA-256 of the client's bearer token, in hexadecimal digits.
     pub token: Option<String>,
-    /// A user by the Unix socket: a number, or a name of this machine.
+    /// User who connects by the Unix socket: a user id, or a user name of this machine.
     pub user: Option<User>,
-    /// Everybody who can connect.
+    /// Applies to every client that can connect.
     #[serde(default)]
     pub anyone: bool,
-    /// Names of gates; one that ends with `/` or `*` stands for all that begin so. All gates, if
-    /// absent.
+    /// Names of gates; a name that ends with `/` or `*` stands for all gates with that prefix.
+    /// Without it the entry applies to all gates.
     pub gates: Option<Vec<String>>,
-    /// What it may there.
+    /// Rights at these gates.
     #[serde(default = "acquire")]
     pub may: Vec<Right>,
 }

@@ -22,6 +22,7 @@ use super::error::ApiError;
 use super::grpc::is_grpc;
 use super::limits::{Accounts, Counted, Kind, TooMuch};
 use crate::config::{BadConfig, Config};
+use crate::metrics::REFUSED;
 use crate::shell::now;
 
 /// Kinds of refusals: the labels of `kgate_refused_total`.
@@ -202,14 +203,14 @@ impl Guard {
         })
     }
 
-    /// The numbers of refusals, in Prometheus' text form.
+    /// The numbers of refusals, in Prometheus' text format.
     pub(super) fn numbers(&self) -> String {
-        let mut text = "# HELP kgate_refused_total Requests and connections that were refused.\n\
-                        # TYPE kgate_refused_total counter\n"
-            .to_owned();
+        let mut text = String::new();
+        REFUSED.write_head(&mut text);
         for reason in Reason::ALL {
             let count = self.refused[reason as usize].load(Ordering::Relaxed);
-            text.push_str(&format!("kgate_refused_total{{why=\"{}\"}} {count}\n", reason.label()));
+            let (name, label) = (REFUSED.name, reason.label());
+            text.push_str(&format!("{name}{{reason=\"{label}\"}} {count}\n"));
         }
         text
     }

@@ -26,17 +26,17 @@ use super::authorisation::Identity;
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Sessions, with those that may still come back.
+    /// Sessions, including those that may still reconnect.
     pub sessions: usize,
-    /// Requests that wait.
+    /// Waiting requests.
     pub waiting: usize,
-    /// Connections.
+    /// Open connections.
     pub connections: usize,
-    /// Requests a second in the long run; 0: no limit.
+    /// Sustained requests per second; 0 disables the limit.
     pub requests_per_second: u32,
-    /// Requests at once after a quiet time.
+    /// Requests that may come at once after an idle time.
     pub burst: u32,
-    /// The longest message of the API.
+    /// Maximum size of a message to the API, in bytes; at least 1024.
     pub message_bytes: usize,
 }
 

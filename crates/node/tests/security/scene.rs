@@ -203,8 +203,8 @@ pub(crate) async fn get(
 }
 
 /// The value of `kgate_refused_total` with that reason.
-pub(crate) fn count(metrics: &str, why: &str) -> u64 {
-    let line = format!("kgate_refused_total{{why=\"{why}\"}} ");
+pub(crate) fn count(metrics: &str, reason: &str) -> u64 {
+    let line = format!("kgate_refused_total{{reason=\"{reason}\"}} ");
     let found = metrics.lines().find_map(|text| text.strip_prefix(&line));
-    found.unwrap_or_else(|| panic!("no {why} in {metrics}")).parse().unwrap()
+    found.unwrap_or_else(|| panic!("no {reason} in {metrics}")).parse().unwrap()
 }
