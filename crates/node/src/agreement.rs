@@ -11,7 +11,7 @@ use kgate_control::log::{
     AppliedEntry, Bootstrap, Log, LogError, LogStatus, LogTiming, Opened, ProposeError, Transport,
 };
 use kgate_control::membership::StoreId;
-use kgate_control::state::{Applied, ClusterState, Command};
+use kgate_control::state::{Applied, ClusterState, Command, Rejected};
 use kgate_control::voters::Voters;
 use kgate_core::NodeId;
 use tokio::sync::{mpsc, watch};
@@ -34,8 +34,8 @@ pub(crate) enum Event {
     PeerMessage(NodeId, Vec<u8>),
     /// What came of a proposal.
     Answer(u64, Result<Applied, ProposeError>),
-    /// The cluster cannot be founded as this node's configuration says.
-    Unfounded(String),
+    /// The log rejected the bootstrap that the configuration of this node describes.
+    BootstrapRejected(Rejected),
 }
 
 /// The log, as the shell knows it.
@@ -95,7 +95,7 @@ impl Agreement {
                         tracing::info!(%why, "the cluster is not founded yet")
                     }
                     Err(ProposeError::Rejected(void)) => {
-                        let _ = events.send(Event::Unfounded(void.to_string())).await;
+                        let _ = events.send(Event::BootstrapRejected(void)).await;
                         return;
                     }
                 }

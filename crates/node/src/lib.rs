@@ -55,7 +55,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::core::{Action, CannotStart, Core};
+use crate::core::{Action, CannotStart, Core, Input};
 use serve::{Desk, Door, Guard};
 use shell::{End, Shell};
 use slot_files::SlotFiles;
@@ -167,8 +167,9 @@ impl Node {
         actions.retain(
             |action| !matches!(action, Action::Connect(node, _) if node.index() < config.nodes.len()),
         );
-        for (gate, k, in_use) in slot_files.iter().flat_map(SlotFiles::gates) {
-            core.restore(shell::now(), &gate, k, &in_use, &mut actions);
+        for (name, k, in_use) in slot_files.iter().flat_map(SlotFiles::gates) {
+            let restore = Input::RestoreGate { name, k, in_use };
+            core.handle(shell::now(), restore, &mut actions);
         }
         let (commands, received) = mpsc::channel(QUEUE);
         let (changes, changed) = watch::channel(0);
@@ -192,7 +193,7 @@ impl Node {
             commands: received,
             streams: BTreeMap::new(),
             status_queries: BTreeMap::new(),
-            looked: 0,
+            last_query: 0,
             watchers: 0,
             slot_files,
             back: commands.downgrade(),

@@ -1,8 +1,8 @@
 //! The shell around a node's core: sockets, clock, disk.
 //!
-//! One task owns the core. Whatever happens comes through queues; it is handed over with the time
-//! of the lease clock, and what the core wants done is done before the next. Everything that has
-//! come meanwhile is handled in one go, so that many messages share a write.
+//! One task owns the core. Links, clients and the log reach it through queues. The shell hands each
+//! input to the core with the time of the lease clock, and carries out the core's actions in order.
+//! It takes everything that is queued before it writes, so that many messages share one write.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kgate_api::LeaseInstant;
 use kgate_control::log::{Log, LogStatus};
-use kgate_control::state::{Change, ClusterId};
+use kgate_control::state::{Change, ClusterId, Rejected};
 use kgate_core::{NodeId, Time};
 use kgate_net::wire::RefuseCode;
 use kgate_net::{LinkEvent, Links};
@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::agreement::{self, Agreement, Event};
 use crate::core::{
-    Action, ClientId, ClientMessage, Core, PeerEvent, PeerMessage, ServerMessage, SessionId,
-    StatusReport,
+    Action, ClientId, ClientMessage, Core, Input, LogEvent, PeerEvent, PeerMessage, ServerMessage,
+    SessionId, StatusReport, StopReason, Suspended,
 };
 use crate::slot_files::SlotFiles;
 use crate::store::{Store, StoreError};
@@ -28,62 +28,72 @@ use crate::wall_clock::WallClock;
 /// Reason of the refusal of a peer that this node has declared dead.
 const DECLARED_DEAD: &str = "this node has declared it dead";
 
-/// What may be unread of what a client was told; a client that reads so slowly is cut off.
+/// Capacity of a client's outgoing queue. A client that lets it fill up is disconnected.
 pub(crate) const UNREAD: usize = 4096;
 
-/// What the API asks of the core.
+/// A command of the API to the shell.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// A client has opened a stream, and reads what it is told there.
+    /// A client opened a stream. Messages to it go into this queue.
     Open(ClientId, mpsc::Sender<ServerMessage>),
-    /// It says something.
+    /// A client sent a message.
     Client(ClientId, ClientMessage),
-    /// Its stream has ended.
+    /// The stream of a client ended.
     Gone(ClientId),
-    /// Somebody wants to see a gate, or all.
+    /// Query the status of one gate, or of all gates.
     Status(Option<String>, oneshot::Sender<StatusReport>),
-    /// Nobody uses any more what that request holds.
+    /// No process uses the slots of this request any more.
     Free(SessionId, u64),
-    /// Somebody begins to watch, or ends.
+    /// A watcher arrived (`true`) or left.
     Watch(bool),
-    /// An operator wants the log, if there is one.
+    /// Get a handle to the log, if there is one.
     Log(oneshot::Sender<Option<Log>>),
-    /// Somebody wants the numbers of this node.
+    /// Render the metrics.
     Numbers(oneshot::Sender<String>),
-    /// Somebody wants to know why this node can grant nothing now, if it cannot.
+    /// Get the reason why this node cannot grant now, if it cannot.
     Unready(oneshot::Sender<Option<String>>),
 }
 
 /// What wakes the shell.
-enum Input {
+enum Wakeup {
     Log(Event),
     Link(LinkEvent),
     Command(Command),
     Time,
 }
 
-/// Whether a node is to stop, and how.
+/// Whether a node has to stop, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     NotYet,
-    /// It puts away what it knows and says good-bye.
+    /// It stores its state and tells its peers.
     Clean,
-    /// As by a crash: with nothing put away, its next start is another incarnation.
+    /// It stops as by a crash. Nothing is stored, so its next start is another incarnation.
     AtOnce,
 }
 
-/// Why a node has stopped by itself.
+/// Why a node stopped by itself.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Stopped {
     /// It takes part no more.
     #[error("{0}")]
-    OutOfCluster(String),
-    /// Its disk fails.
+    OutOfCluster(StopReason),
+    /// Its join token belongs to another cluster.
+    #[error(
+        "the join token is for another cluster of the same name: get a token of this cluster by \
+         `kgate members add`"
+    )]
+    OtherCluster,
+    /// The cluster was bootstrapped otherwise than its configuration says.
+    #[error(transparent)]
+    BootstrapRejected(Rejected),
+    /// Its disk failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Its log cannot go on.
-    #[error("the log of this node cannot go on: {0}")]
-    Log(String),
+    /// Its log stopped.
+    #[error("the log of this node stopped: {0}")]
+    Log(kgate_control::log::StopReason),
 }
 
 pub(crate) struct Shell {
@@ -97,7 +107,7 @@ pub(crate) struct Shell {
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) streams: BTreeMap<ClientId, mpsc::Sender<ServerMessage>>,
     pub(crate) status_queries: BTreeMap<u64, oneshot::Sender<StatusReport>>,
-    pub(crate) looked: u64,
+    pub(crate) last_query: u64,
     pub(crate) watchers: usize,
     pub(crate) slot_files: Option<SlotFiles>,
     /// The way to this shell, for what it starts itself.
@@ -125,7 +135,7 @@ impl Shell {
         let mut idle_since = now();
         loop {
             self.carry_out(&mut actions)?;
-            // The clock is not for nothing: it is read only where somebody counts.
+            // Reading the clock is not free; skip it unless idle-stop is on.
             if self.idle_stop.is_some() && (!self.streams.is_empty() || self.core.sessions() > 0) {
                 idle_since = now();
             }
@@ -136,7 +146,7 @@ impl Shell {
             }
             let due = self.core.next_due(now()).map(|at| Duration::from_nanos(at.since(now()).0));
             let nap = due.into_iter().chain(idle).min().unwrap_or(Duration::from_secs(3600));
-            let input = tokio::select! {
+            let wakeup = tokio::select! {
                 biased;
                 end = ended(&mut end) => {
                     if end == End::Clean {
@@ -144,24 +154,24 @@ impl Shell {
                     }
                     return Ok(());
                 }
-                event = agreement::next(&mut self.agreement) => Input::Log(event),
-                Some(event) = self.link_events.recv() => Input::Link(event),
-                Some(command) = self.commands.recv() => Input::Command(command),
-                () = tokio::time::sleep(nap) => Input::Time,
+                event = agreement::next(&mut self.agreement) => Wakeup::Log(event),
+                Some(event) = self.link_events.recv() => Wakeup::Link(event),
+                Some(command) = self.commands.recv() => Wakeup::Command(command),
+                () = tokio::time::sleep(nap) => Wakeup::Time,
             };
-            // Before anything that came is answered: the lease may be over though its clock does
-            // not say so.
+            // Before any input is handled: the lease may have ended although the lease clock does
+            // not show it.
             if self.agreement.is_some() && self.wall.jumped() {
                 tracing::warn!(
-                    "the clock has jumped: nothing is granted until the voters have answered"
+                    "the clock jumped: this node grants nothing until the voters have answered"
                 );
-                self.core.clock_jumped(now(), &mut actions);
+                self.core.handle(now(), Input::ClockJumped, &mut actions);
             }
-            match input {
-                Input::Log(event) => self.on_log(event, &mut actions)?,
-                Input::Link(event) => self.on_link(event, &mut actions),
-                Input::Command(command) => self.on_command(command, &mut actions),
-                Input::Time => {}
+            match wakeup {
+                Wakeup::Log(event) => self.on_log(event, &mut actions)?,
+                Wakeup::Link(event) => self.on_link(event, &mut actions),
+                Wakeup::Command(command) => self.on_command(command, &mut actions),
+                Wakeup::Time => {}
             }
             while let Some(event) = self.agreement.as_mut().and_then(Agreement::try_next) {
                 self.on_log(event, &mut actions)?;
@@ -173,23 +183,16 @@ impl Shell {
                 self.on_command(command, &mut actions);
             }
             if self.core.next_due(now()).is_some_and(|due| due <= now()) {
-                self.core.tick(now(), &mut actions);
+                self.core.handle(now(), Input::Tick, &mut actions);
             }
         }
     }
 
-    /// A clean stop: what can go on is put away; else peers are told, so that they need not find
-    /// out.
+    /// Stops the node cleanly (rule R1). Nothing is sent afterwards but what is on its way.
     async fn leave(mut self) {
         let mut actions = Vec::new();
-        let suspended = self.core.suspend(now(), &mut actions);
-        self.core.leave(&mut actions);
+        self.core.handle(now(), Input::Stop, &mut actions);
         let _ = self.carry_out(&mut actions);
-        // R1: after this nothing more is sent but what is under way already.
-        if let Some(Err(error)) = suspended.map(|suspended| self.store.suspend(&suspended.bytes()))
-        {
-            tracing::error!(%error, "what this node knows cannot be put away: its next incarnation will wait until this one is evicted");
-        }
         self.streams.clear();
         if let Some(links) = self.links.take() {
             links.stop().await;
@@ -207,7 +210,8 @@ impl Shell {
                         return agreement.receive(from, &inside);
                     }
                     if PeerMessage::is_lease(&bytes) {
-                        self.core.voters_appended(now(), agreement.voters_appended());
+                        let voters = agreement.voters_appended();
+                        self.core.handle(now(), Input::VotersAppended(voters), actions);
                     }
                 }
                 (from, PeerEvent::Received(bytes))
@@ -246,30 +250,33 @@ impl Shell {
                 }
             }
         };
-        if let Err(junk) = self.core.peer(now(), peer, event, actions) {
-            tracing::warn!(peer = peer.0, "{junk}");
-        }
+        self.core.handle(now(), Input::Peer(peer, event), actions);
     }
 
     fn on_command(&mut self, command: Command, actions: &mut Vec<Action>) {
         match command {
             Command::Open(client, tells) => drop(self.streams.insert(client, tells)),
-            Command::Client(client, ask) => self.core.client(now(), client, ask, actions),
+            Command::Client(client, message) => {
+                self.core.handle(now(), Input::Client(client, message), actions);
+            }
             Command::Gone(client) => {
                 self.streams.remove(&client);
-                self.core.client_gone(now(), client, actions);
+                self.core.handle(now(), Input::ClientGone(client), actions);
             }
             Command::Status(gate, answer) => {
-                self.looked += 1;
-                self.status_queries.insert(self.looked, answer);
-                self.core.look(now(), self.looked, gate.as_deref(), actions);
+                self.last_query += 1;
+                let query = self.last_query;
+                self.status_queries.insert(query, answer);
+                self.core.handle(now(), Input::StatusQuery { query, gate }, actions);
             }
-            Command::Free(session, number) => self.core.free(now(), session, number, actions),
+            Command::Free(session, number) => {
+                self.core.handle(now(), Input::SlotsFree { session, number }, actions);
+            }
             Command::Watch(begins) => {
                 let before = self.watchers;
                 self.watchers = if begins { before + 1 } else { before.saturating_sub(1) };
                 if (before == 0) != (self.watchers == 0) {
-                    self.core.watch(begins, actions);
+                    self.core.handle(now(), Input::Watch(begins), actions);
                 }
             }
             Command::Log(answer) => {
@@ -306,7 +313,7 @@ impl Shell {
                     }
                 }
                 Action::Ban(peer) => {
-                    tracing::error!(peer = peer.0, "held for crashed");
+                    tracing::error!(peer = peer.0, "peer declared dead and banned");
                     if let Some(links) = &self.links {
                         let _ = links.declare_dead(peer, DECLARED_DEAD);
                     }
@@ -333,24 +340,26 @@ impl Shell {
                     }
                 }
                 Action::NewIncarnation => new_incarnation = true,
-                Action::Log(Ok(text)) => tracing::info!("{text}"),
-                Action::Log(Err(text)) => tracing::warn!("{text}"),
+                Action::Suspend(suspended) => self.suspend(&suspended),
+                Action::Log(event) => log(&event),
             }
         }
         for client in cut {
-            // Dropping the sender ends the stream; whoever reads it then says that it is gone.
+            // Dropping the sender ends the stream; its reader then reports that the client is gone.
             self.streams.remove(&client);
         }
-        if let Some(why) = stopped {
-            return Err(Stopped::OutOfCluster(why));
+        if let Some(reason) = stopped {
+            return Err(Stopped::OutOfCluster(reason));
         }
         if new_incarnation {
             let incarnation = self.store.next_incarnation()?;
             tracing::warn!(
                 incarnation = incarnation.0,
-                "an incarnation of this node is over: another one begins"
+                "this incarnation of the node has ended; the next one begins"
             );
-            self.core.begin_incarnation(now(), incarnation, crate::random_seed(), actions);
+            let start = crate::random_seed();
+            let next = Input::BeginIncarnation { incarnation, start };
+            self.core.handle(now(), next, actions);
             return self.carry_out(actions);
         }
         Ok(())
@@ -358,24 +367,37 @@ impl Shell {
 
     fn on_log(&mut self, event: Event, actions: &mut Vec<Action>) -> Result<(), Stopped> {
         match event {
-            Event::AppliedEntry(news) => {
+            Event::AppliedEntry(entry) => {
                 let other = |change: &Change| matches!(change, Change::Bootstrapped(id) if self.expected.is_some_and(|expected| expected != *id));
-                if news.changes.iter().any(other) {
-                    return Err(Stopped::OutOfCluster(
-                        "the join token is for another cluster of the same name: take one of this cluster, by `kgate members add`".to_owned(),
-                    ));
+                if entry.changes.iter().any(other) {
+                    return Err(Stopped::OtherCluster);
                 }
-                self.core.news(now(), news, actions);
+                self.core.handle(now(), Input::Applied(entry), actions);
             }
             Event::PeerMessage(to, bytes) => self.send(to, PeerMessage::Log(bytes.into()).bytes()),
-            Event::Answer(number, came) => self.core.proposed(now(), number, came, actions),
-            Event::Status(LogStatus { stopped: Some(why), .. }) => {
-                return Err(Stopped::Log(why.to_string()));
+            Event::Answer(number, result) => {
+                self.core.handle(now(), Input::Proposed { number, result }, actions);
             }
-            Event::Status(status) => self.core.log_status(now(), status, actions),
-            Event::Unfounded(why) => return Err(Stopped::OutOfCluster(why)),
+            Event::Status(LogStatus { stopped: Some(reason), .. }) => {
+                return Err(Stopped::Log(reason));
+            }
+            Event::Status(status) => {
+                self.core.handle(now(), Input::LogStatus(status), actions);
+            }
+            Event::BootstrapRejected(rejected) => return Err(Stopped::BootstrapRejected(rejected)),
         }
         Ok(())
+    }
+
+    /// Stores the state for a clean restart (rule R1).
+    fn suspend(&self, suspended: &Suspended) {
+        if let Err(error) = self.store.suspend(&suspended.bytes()) {
+            tracing::error!(
+                %error,
+                "cannot store the state of this node: after a restart it waits until its present \
+                 incarnation is evicted"
+            );
+        }
     }
 
     fn connect(&mut self, peer: NodeId, address: &str) {
@@ -405,7 +427,18 @@ impl Shell {
     }
 }
 
-/// Waits until the node is to stop, and says how.
+/// Writes an event of the core to the node's log.
+fn log(event: &LogEvent) {
+    match event {
+        LogEvent::CanGrant => tracing::info!("{event}"),
+        LogEvent::CannotGrant(_) | LogEvent::RefusesRequests(_) => tracing::warn!("{event}"),
+        LogEvent::PeerRejected { peer, error } => {
+            tracing::warn!(peer = peer.0, %error, "message of a peer rejected");
+        }
+    }
+}
+
+/// Waits until the node has to stop, and returns how.
 pub(crate) async fn ended(end: &mut watch::Receiver<End>) -> End {
     let said = end.wait_for(|end| *end != End::NotYet).await;
     // Whoever could say so may be gone: then it is to stop too.

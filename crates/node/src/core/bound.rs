@@ -34,8 +34,13 @@ impl Core {
     }
 
     /// Nobody uses any more what that request holds.
-    pub fn free(&mut self, now: Time, session: SessionId, number: u64, actions: &mut Vec<Action>) {
-        self.check_lease(now, actions);
+    pub(super) fn on_slots_free(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        number: u64,
+        actions: &mut Vec<Action>,
+    ) {
         let gone = self.sessions.get(session).is_some_and(|session| session.client.is_none());
         if !gone {
             return; // It has come back meanwhile.
@@ -44,11 +49,10 @@ impl Core {
         if self.sessions.get(session).is_some_and(|session| session.requests.is_empty()) {
             self.sessions.close(session);
         }
-        self.note_changes(now);
     }
 
     /// A gate of an earlier incarnation of this node, which is alone: some of its slots are in use.
-    pub fn restore(
+    pub(super) fn restore_gate(
         &mut self,
         now: Time,
         name: &str,

@@ -3,8 +3,10 @@
 use kgate_control::state::Policy;
 use kgate_core::{Fence, Span, Time};
 
+use super::action::StopReason;
 use super::catalogue::CATALOGUE;
 use super::definition::Definition;
+use super::failures::FailureModel;
 use super::messages::{AcquireRequest, ClientMessage, DurableOptions, ErrorCode, ServerMessage};
 use super::peer_message::GateId;
 use super::sessions::{Request, RequestState};
@@ -42,30 +44,18 @@ pub(super) fn closed(name: &str, author: &str) -> String {
 }
 
 impl Core {
-    /// A client says something.
-    pub fn client(
+    /// A client sent a message.
+    pub(super) fn on_client(
         &mut self,
         now: Time,
         client: ClientId,
-        ask: ClientMessage,
-        actions: &mut Vec<Action>,
-    ) {
-        self.check_lease(now, actions);
-        self.on_ask(now, client, ask, actions);
-        self.note_changes(now);
-    }
-
-    fn on_ask(
-        &mut self,
-        now: Time,
-        client: ClientId,
-        ask: ClientMessage,
+        message: ClientMessage,
         actions: &mut Vec<Action>,
     ) {
         if self.stopped {
             return close(client, ErrorCode::NodeGone, "this node has stopped".into(), actions);
         }
-        let session = match (ask, self.sessions.of(client)) {
+        let session = match (message, self.sessions.of(client)) {
             (ClientMessage::Hello { process, resume, secret }, None) => {
                 return self.hello(now, client, process.cut(), resume, secret, actions);
             }
@@ -85,7 +75,7 @@ impl Core {
                     actions,
                 );
             }
-            (ask, Some(session)) => (ask, session),
+            (message, Some(session)) => (message, session),
         };
         match session {
             (ClientMessage::Permit { number, permit, secret, command }, session) => {
@@ -172,7 +162,7 @@ impl Core {
         if let Some(text) = self.no_quorum(now) {
             return self.refuse(key, ErrorCode::NoQuorum, text, actions);
         }
-        let agreed = self.control.is_some();
+        let agreed = self.failures.has_leases();
         let found = match self.catalogue.get(&pending.request.gate) {
             Some(definition) if agreed && pending.request.k.is_some_and(|k| k != definition.k) => {
                 return self.ask_log(pending, actions);
@@ -227,7 +217,9 @@ impl Core {
     }
 
     fn accepts(&self, definition: &Definition, pending: &PendingAcquire) -> Result<(), Refusal> {
-        if let Some(text) = self.conflicts.get(&definition.id) {
+        if let FailureModel::CrashStop(crashes) = &self.failures
+            && let Some(text) = crashes.conflicts.get(&definition.id)
+        {
             return Err((ErrorCode::Conflict, text.clone()));
         }
         let Definition { name, k, author, .. } = definition;
@@ -247,7 +239,7 @@ impl Core {
             return Err((ErrorCode::Conflict, text));
         }
         let outlives = definition.policy == Policy::Hold || pending.request.durable.ttl.is_some();
-        if outlives && self.control.is_none() {
+        if outlives && !self.failures.has_leases() {
             let text = "a permit that outlives its node needs the agreed log: a cluster with `faults = \"leases\"`";
             return Err((ErrorCode::BadRequest, text.into()));
         }
@@ -358,7 +350,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         if key == OURS {
-            return self.make_next(now, actions);
+            return self.create_next(now, actions);
         }
         self.mark_dirty();
         self.timers.disarm(&Due::Patience(key));
@@ -480,8 +472,12 @@ impl Core {
 
     /// A client's stream has ended. What it waits for is taken back; what it holds stays, until its
     /// time has passed or it comes back.
-    pub fn client_gone(&mut self, now: Time, client: ClientId, actions: &mut Vec<Action>) {
-        self.check_lease(now, actions);
+    pub(super) fn on_client_gone(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(id) = self.sessions.cut(client) else { return };
         self.mark_dirty();
         self.withdraw_all(now, id, actions);
@@ -490,11 +486,10 @@ impl Core {
         } else if self.sessions.terms().valid_for.is_none() {
             self.probe(id, actions);
         }
-        self.note_changes(now);
     }
 
     /// A session is over: all that it waits for or holds is freed.
-    pub fn end_session(&mut self, now: Time, id: SessionId, actions: &mut Vec<Action>) {
+    pub(super) fn end_session(&mut self, now: Time, id: SessionId, actions: &mut Vec<Action>) {
         let Some(session) = self.sessions.get(id) else { return };
         let requests: Vec<(u64, RequestState)> =
             session.requests.iter().map(|(number, request)| (*number, request.state)).collect();
@@ -513,25 +508,26 @@ impl Core {
     }
 
     /// This node takes part no more: everybody is told so.
-    pub(super) fn stop_all(&mut self, why: &str, actions: &mut Vec<Action>) {
+    pub(super) fn stop_all(&mut self, reason: StopReason, actions: &mut Vec<Action>) {
+        let text = reason.to_string();
         for (session, client, requests) in self.sessions.all() {
             for (number, state) in requests {
                 let key = RequestKey { session, number };
                 match state {
                     RequestState::Holds | RequestState::Loses => {
-                        self.lose(key, why.to_owned(), actions)
+                        self.lose(key, text.clone(), actions)
                     }
                     RequestState::Waits => {
-                        self.refuse(key, ErrorCode::NodeGone, why.to_owned(), actions)
+                        self.refuse(key, ErrorCode::NodeGone, text.clone(), actions)
                     }
                 }
             }
             if let Some(client) = client {
-                close(client, ErrorCode::NodeGone, why.to_owned(), actions);
+                close(client, ErrorCode::NodeGone, text.clone(), actions);
             }
         }
         self.stopped = true;
-        actions.push(Action::Stop(why.to_owned()));
+        actions.push(Action::Stop(reason));
     }
 }
 

@@ -15,12 +15,15 @@
 //! - `status.rs`: what people may see of all nodes together; `watch.rs`: when to look again;
 //!   `timers.rs`: what is due when.
 
+mod action;
 mod bound;
 mod catalogue;
 mod clients;
 mod control;
 mod definition;
+mod failures;
 mod gate;
+mod input;
 mod messages;
 mod peer_message;
 mod peers;
@@ -33,10 +36,12 @@ mod view;
 mod watch;
 
 pub use crate::driver::{InputRejected, Unreadable};
+pub use action::{Action, LogEvent, StopReason};
 pub use catalogue::CATALOGUE;
 pub use control::{ControlSettings, ControlView};
 pub use definition::{BadDefinition, Definition};
 pub use gate::{Counters, Hold};
+pub use input::{Input, PeerEvent};
 pub use messages::{
     AcquireRequest, ClientMessage, DurableGrant, DurableOptions, ErrorCode, PermitCommand,
     ServerMessage,
@@ -51,10 +56,9 @@ pub use view::{ClientView, DurablePermitView, GateView, NodeStatus, Process};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_control::state::{Command, Policy};
+use kgate_control::state::Policy;
 use kgate_core::{
-    Graph, Incarnation, Input, NodeId, Protocol, Setup, SlotOptions, Span, Suspend, Time, To,
-    ViewId,
+    Graph, Incarnation, NodeId, Protocol, Setup, SlotOptions, Span, Suspend, Time, To, ViewId,
 };
 use kgate_protocols::detect::{Heartbeat, HiAdsd, VCube};
 use kgate_protocols::registry::{self, Entry, MutexProtocol, Visitor};
@@ -64,6 +68,7 @@ use bytes::Bytes;
 use crate::driver::{Drive, Driver, DriverEffect};
 use catalogue::Catalogue;
 use control::Control;
+use failures::{CrashStop, FailureModel};
 use gate::{Gate, GateEffect};
 use sessions::Sessions;
 use timers::{Due, Timers};
@@ -81,67 +86,6 @@ pub struct SessionId(pub u64);
 pub(crate) struct RequestKey {
     session: SessionId,
     number: u64,
-}
-
-/// What happens at a peer's link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PeerEvent {
-    /// It can be talked to.
-    Up,
-    /// It cannot, for now.
-    Down,
-    /// It has sent a message.
-    Received(Bytes),
-    /// The link could not keep what it must: it counts as crashed.
-    Broken,
-    /// It holds this node for crashed and will not talk to it again.
-    Banned,
-}
-
-/// What is to be done, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Send a message.
-    Send(NodeId, Bytes),
-    /// Tell a client.
-    Reply(ClientId, ServerMessage),
-    /// Have this on stable storage before anything later leaves.
-    Store(GateId, Vec<u8>),
-    /// Hand a report to whoever asked for it.
-    StatusReport(u64, StatusReport),
-    /// That node is held for crashed: talk to it no more.
-    Ban(NodeId),
-    /// A stream has ended, and time does not end its session: find out when nobody uses these slots
-    /// any more, and say so by [`Core::free`].
-    Probe {
-        /// The session.
-        session: SessionId,
-        /// Its request.
-        number: u64,
-        /// Of which gate.
-        gate: String,
-        /// What it holds.
-        slots: Vec<u32>,
-    },
-    /// There is a new gate.
-    Opened(Definition),
-    /// Something has changed that people may see, here or at another node.
-    Changed,
-    /// This node must stop; all its clients were told.
-    Stop(String),
-    /// Put this into the log, and say what came of it by [`Core::proposed`] with this number; to
-    /// nobody, if it is 0.
-    Propose(u64, Command),
-    /// That node is on the directory of the cluster, and is reached there.
-    Connect(NodeId, String),
-    /// That node is not on it any more.
-    Disconnect(NodeId),
-    /// This incarnation of the node is over: store that another begins, and say so by
-    /// [`Core::begin_incarnation`].
-    NewIncarnation,
-    /// Something that whoever runs this node should know, good or bad. Whoever reads its log must
-    /// see from when to when it could grant nothing.
-    Log(Result<String, String>),
 }
 
 /// By which detector nodes find out who has crashed.
@@ -209,36 +153,24 @@ pub enum CannotStart {
 /// A node.
 pub struct Core {
     settings: Settings,
+    failures: FailureModel,
     gates: BTreeMap<GateId, Gate>,
     catalogue: Catalogue,
+    /// Requests for gates that are being created.
+    pending: Vec<clients::PendingAcquire>,
+    /// Messages for gates that are not known yet, within bounds.
+    early: BTreeMap<GateId, Vec<(NodeId, Bytes)>>,
     sessions: Sessions,
     timers: Timers,
-    detector: Option<Box<dyn Drive>>,
-    /// Who can be talked to now.
-    up: BTreeSet<NodeId>,
-    /// Who was there at least once.
-    met: BTreeSet<NodeId>,
-    /// Who has said so of everybody, and whether we have: the detector begins when all did.
-    met_all: BTreeSet<NodeId>,
-    said_met_all: bool,
-    crashed: BTreeSet<NodeId>,
-    /// Of those, whom the gates know to be gone: no client of theirs can still be inside.
-    confirmed_dead: BTreeSet<NodeId>,
-    /// Everybody else who has not crashed.
+    /// The other nodes that take part, or have not crashed.
     others: BTreeSet<NodeId>,
-    /// Gates of which a peer's configuration says something else, and what.
-    conflicts: BTreeMap<GateId, String>,
-    /// Messages for gates that are not known yet, as many as there is room for.
-    early: BTreeMap<GateId, Vec<(NodeId, Bytes)>>,
-    /// Requests for gates that are being made.
-    pending: Vec<clients::PendingAcquire>,
+    /// Of those, the nodes with a link that is up.
+    up: BTreeSet<NodeId>,
     status_queries: status::StatusQueries,
     watching: watch::Watching,
-    control: Option<Box<Control>>,
     stopped: bool,
-    /// What tests leave out, to see that it is missed.
     #[cfg(test)]
-    flaws: tests::Flaws,
+    mutations: tests::Mutations,
 }
 
 impl Core {
@@ -250,31 +182,28 @@ impl Core {
         actions: &mut Vec<Action>,
     ) -> Result<Self, CannotStart> {
         let mut core = Self {
+            failures: match &settings.control {
+                Some(control) => {
+                    FailureModel::Leases(Box::new(Control::new(now, &settings, control)))
+                }
+                None => FailureModel::CrashStop(CrashStop::default()),
+            },
             gates: BTreeMap::new(),
             catalogue: Catalogue::default(),
+            pending: Vec::new(),
+            early: BTreeMap::new(),
             sessions: Sessions::new(settings.terms),
             timers: Timers::new(settings.seed),
-            detector: None,
-            up: BTreeSet::new(),
-            met: BTreeSet::new(),
-            met_all: BTreeSet::new(),
-            said_met_all: false,
-            crashed: BTreeSet::new(),
-            confirmed_dead: BTreeSet::new(),
             others: (0..settings.nodes).map(NodeId).filter(|node| *node != settings.me).collect(),
-            conflicts: BTreeMap::new(),
-            early: BTreeMap::new(),
-            pending: Vec::new(),
+            up: BTreeSet::new(),
             status_queries: status::StatusQueries::default(),
             watching: watch::Watching::default(),
-            control: None,
             stopped: false,
             #[cfg(test)]
-            flaws: tests::Flaws::default(),
+            mutations: tests::Mutations::default(),
             settings,
         };
-        if let Some(told) = &core.settings.control {
-            core.control = Some(Box::new(Control::new(now, &core.settings, told)));
+        if core.failures.has_leases() {
             core.others.clear();
             core.begin_control(now, actions)?;
             return Ok(core);
@@ -300,14 +229,50 @@ impl Core {
         Ok(core)
     }
 
-    /// When something is due next.
+    /// Takes one input and appends the actions that follow, in order.
+    pub fn handle(&mut self, now: Time, input: Input, actions: &mut Vec<Action>) {
+        // N5: the clock is read against the lease before an input reaches a gate, and again after
+        // an input that may have changed the lease.
+        self.check_lease(now, actions);
+        match input {
+            Input::Client(client, message) => self.on_client(now, client, message, actions),
+            Input::ClientGone(client) => self.on_client_gone(now, client, actions),
+            Input::Peer(peer, event) => {
+                if let Err(error) = self.on_peer(now, peer, event, actions) {
+                    actions.push(Action::Log(LogEvent::PeerRejected { peer, error }));
+                }
+            }
+            Input::Applied(entry) => self.on_applied(now, entry, actions),
+            Input::Proposed { number, result } => self.on_proposed(now, number, result, actions),
+            Input::LogStatus(status) => self.on_log_status(now, status),
+            Input::VotersAppended(voters) => self.on_voters_appended(now, voters),
+            Input::ClockJumped => self.on_clock_jumped(now),
+            Input::BeginIncarnation { incarnation, start } => {
+                self.begin_incarnation(now, incarnation, start, actions);
+            }
+            Input::StatusQuery { query, gate } => {
+                self.on_status_query(now, query, gate.as_deref(), actions);
+            }
+            Input::Watch(begins) => self.on_watch(begins, actions),
+            Input::SlotsFree { session, number } => {
+                self.on_slots_free(now, session, number, actions);
+            }
+            Input::RestoreGate { name, k, in_use } => {
+                self.restore_gate(now, &name, k, &in_use, actions);
+            }
+            Input::Tick => self.on_tick(now, actions),
+            Input::Stop => self.on_stop(now, actions),
+        }
+        self.check_lease(now, actions);
+        self.notify_watchers_later(now);
+    }
+
+    /// The next deadline, for [`Input::Tick`].
     pub fn next_due(&self, now: Time) -> Option<Time> {
         self.timers.next().into_iter().chain(self.sessions.next()).chain(self.lease_due(now)).min()
     }
 
-    /// Does what is due.
-    pub fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
-        self.check_lease(now, actions);
+    fn on_tick(&mut self, now: Time, actions: &mut Vec<Action>) {
         self.lease_tick(now, actions);
         for session in self.sessions.over(now) {
             self.end_session(now, session, actions);
@@ -318,38 +283,24 @@ impl Core {
                     self.at_gate(now, id, actions, |gate, out| gate.expire(now, timer, out));
                 }
                 Due::Detector(timer) => {
-                    let taken = self.drive_detector(now, Input::Expire(timer), actions);
+                    let taken = self.drive_detector(now, kgate_core::Input::Expire(timer), actions);
                     taken.expect("it was armed by the detector itself");
                 }
                 Due::Patience(key) => self.out_of_patience(now, key, actions),
                 Due::StatusQuery(question) => self.status_timed_out(question, actions),
                 Due::ConfirmDead(node) => self.confirm_dead(now, node, actions),
-                Due::NotifyWatchers => self.tell_of_changes(actions),
+                Due::NotifyWatchers => self.notify_watchers(actions),
                 Due::NoQuorum => self.out_of_quorum(now, actions),
                 Due::Reclaim(key) => self.release(now, key, actions),
                 Due::Expire(permit) => self.expire_held(now, permit, actions),
                 Due::Reconcile => self.reconcile(now, actions),
             }
         }
-        self.note_changes(now);
     }
 
     /// How many sessions there are.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
-    }
-
-    /// This node stops: everybody who holds something here loses it, and its peers are told.
-    pub fn leave(&mut self, actions: &mut Vec<Action>) {
-        if self.sessions.terms().valid_for.is_none() || self.control.is_some() {
-            // What is bound to processes outlives this node; and with leases whoever is gone is
-            // found by the voters.
-            self.stopped = true;
-        } else if !self.stopped {
-            self.stop_all("its node stops", actions);
-            actions.pop_if(|action| matches!(action, Action::Stop(_)));
-            self.tell_all(&PeerMessage::Leaving, actions);
-        }
     }
 
     /// Each gate with its name and what has happened at it, how many hold something and how many
@@ -363,7 +314,7 @@ impl Core {
 
     /// Who is held for crashed.
     pub fn crashed(&self) -> impl Iterator<Item = NodeId> {
-        self.crashed.iter().copied()
+        self.failures.crashed()
     }
 
     /// Who can be talked to.
@@ -372,7 +323,7 @@ impl Core {
     }
 
     /// Sends a message to all others.
-    fn tell_all(&self, message: &PeerMessage, actions: &mut Vec<Action>) {
+    fn broadcast(&self, message: &PeerMessage, actions: &mut Vec<Action>) {
         let bytes = message.bytes();
         actions.extend(self.others.iter().map(|node| Action::Send(*node, bytes.clone())));
     }
@@ -430,7 +381,7 @@ impl Core {
 
     fn send(&self, to: &To, frame: &Bytes, actions: &mut Vec<Action>) {
         let mut send = |node: NodeId| {
-            if !self.crashed.contains(&node) {
+            if !self.failures.has_crashed(node) {
                 actions.push(Action::Send(node, frame.clone()));
             }
         };
@@ -452,7 +403,7 @@ impl Core {
         let name = definition.name.clone();
         let wrong = |error| CannotStart::Gate(name.clone(), error);
         let entry = registry::entry(&definition.protocol).map_err(|error| wrong(error.into()))?;
-        if self.control.is_none() {
+        if !self.failures.has_leases() {
             definition.check_with(entry, self.settings.nodes).map_err(wrong)?;
         } else if !entry.slots {
             return Err(wrong(BadDefinition::LeasesNotSupported(entry.name)));
@@ -484,7 +435,7 @@ impl Core {
         for (node, view) in since.into_iter().filter(|_| !goes_on) {
             self.at_gate(now, id, actions, |gate, out| gate.joined(now, node, view, out));
         }
-        if self.control.is_some() {
+        if self.failures.has_leases() {
             let granting = self.is_granting();
             self.at_gate(now, id, actions, |gate, out| gate.lease(now, granting, out));
         } else if self.settings.nodes == 1 && entry.slots {
@@ -493,12 +444,16 @@ impl Core {
             let (me, view) = (self.settings.me, ViewId(self.settings.incarnation.0));
             self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, view, out));
         }
-        for node in self.confirmed_dead.clone() {
-            if entry.detector.is_some() {
-                self.at_gate(now, id, actions, |gate, out| {
-                    gate.crashed(now, node, Incarnation(0), out)
-                });
+        let dead = match &self.failures {
+            FailureModel::CrashStop(crashes) if entry.detector.is_some() => {
+                crashes.confirmed_dead.clone()
             }
+            FailureModel::CrashStop(_) | FailureModel::Leases(_) => BTreeSet::new(),
+        };
+        for node in dead {
+            self.at_gate(now, id, actions, |gate, out| {
+                gate.crashed(now, node, Incarnation(0), out)
+            });
         }
         Ok(())
     }

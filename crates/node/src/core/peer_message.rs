@@ -153,10 +153,8 @@ impl PeerMessage {
 
     /// The payload of a message of the log, if the frame is one.
     pub fn of_log(frame: &Bytes) -> Option<Bytes> {
-        match Self::read_payload(frame)? {
-            Self::Log(payload) => Some(payload),
-            _ => None,
-        }
+        let Some(Self::Log(payload)) = Self::read_payload(frame) else { return None };
+        Some(payload)
     }
 
     /// Encodes the message as a frame.

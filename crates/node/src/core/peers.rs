@@ -1,23 +1,17 @@
-//! Other nodes: their messages, and who of them has crashed.
-//!
-//! Failures are crash-stop here: whoever is held for crashed takes part no more, and if it is alive
-//! it is told so and stops. That is safe only where a silent node is a dead one. The detector
-//! begins when all nodes have met all others once, so that nobody is held for crashed who has not
-//! started yet, or who cannot answer yet because it still waits for a third.
+//! Links to other nodes, and the messages that arrive there.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use kgate_core::{Effect, Incarnation, Input, NodeId, Notice, Refusal, Setup, Time};
-use kgate_protocols::registry;
+use kgate_core::{Input, NodeId, Refusal, Time};
 
 use super::catalogue::{Answer, CATALOGUE, Step};
 use super::clients::OURS;
 use super::definition::{BadDefinition, Definition};
-use super::peer_message::{GATE_ID_MAX, GateId, PeerMessage, detector_frame};
-use super::timers::Due;
+use super::failures::FailureModel;
+use super::peer_message::{GATE_ID_MAX, GateId, PeerMessage};
 use super::{Action, Core, PeerEvent};
-use crate::driver::{DriverEffect, DriverInput, InputRejected};
+use crate::driver::InputRejected;
 
 /// So many bytes of messages for gates that are not known yet are kept, for each of them.
 const EARLY: usize = 1 << 20;
@@ -62,21 +56,8 @@ pub enum PeerError {
 }
 
 impl Core {
-    /// Something happens at a peer's link. An error is what no correct peer sends, for the logs.
-    pub fn peer(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        event: PeerEvent,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), PeerError> {
-        self.check_lease(now, actions);
-        let taken = self.on_peer(now, from, event, actions);
-        self.note_changes(now);
-        taken
-    }
-
-    fn on_peer(
+    /// Something happened at the link to a peer. An error is what no correct peer sends.
+    pub(super) fn on_peer(
         &mut self,
         now: Time,
         from: NodeId,
@@ -84,18 +65,18 @@ impl Core {
         actions: &mut Vec<Action>,
     ) -> Result<(), PeerError> {
         // Where a log tells who takes part, others may come than were there at first.
-        let unknown = self.control.is_none() && from.0 >= self.settings.nodes;
+        let unknown = !self.failures.has_leases() && from.0 >= self.settings.nodes;
         if self.stopped || from == self.settings.me || unknown {
             return Ok(());
         }
         match event {
-            PeerEvent::Up if self.crashed.contains(&from) => {
+            PeerEvent::Up if self.failures.has_crashed(from) => {
                 actions.push(Action::Send(from, PeerMessage::DeclaredDead.bytes()));
             }
             PeerEvent::Up => {
                 self.up.insert(from);
-                self.met.insert(from);
-                if self.control.is_none() {
+                self.met(from);
+                if !self.failures.has_leases() {
                     actions.push(Action::Send(
                         from,
                         PeerMessage::ConfiguredGates(self.settings.fixed.clone()).bytes(),
@@ -114,14 +95,16 @@ impl Core {
                 self.hint(now, from);
                 self.mark_dirty();
             }
-            PeerEvent::Broken | PeerEvent::Banned if self.control.is_some() => self.hint(now, from),
+            PeerEvent::Broken | PeerEvent::Banned if self.failures.has_leases() => {
+                self.hint(now, from);
+            }
             PeerEvent::Broken => self.crash(now, from, actions),
             PeerEvent::Banned => self.declared_dead(from, actions),
             PeerEvent::Received(frame) => {
                 let message = PeerMessage::read(&frame).ok_or(PeerError::Malformed)?;
-                if message == PeerMessage::DeclaredDead && self.control.is_none() {
+                if message == PeerMessage::DeclaredDead && !self.failures.has_leases() {
                     self.declared_dead(from, actions);
-                } else if self.crashed.contains(&from) {
+                } else if self.failures.has_crashed(from) {
                     actions.push(Action::Send(from, PeerMessage::DeclaredDead.bytes()));
                 } else {
                     return self.message(now, from, message, actions);
@@ -138,23 +121,16 @@ impl Core {
         message: PeerMessage,
         actions: &mut Vec<Action>,
     ) -> Result<(), PeerError> {
-        if self.control.is_some() && message.is_of_catalogue() {
+        if self.failures.has_leases() && message.is_of_catalogue() {
             return Err(PeerError::CatalogueMessage);
         }
         match message {
             PeerMessage::Gate(id, bytes) => {
                 return self.gate_message(now, from, id, bytes, actions);
             }
-            PeerMessage::Detector(bytes) => {
-                // Who looks for crashes was told by everybody, and so by us.
-                if self.detector.is_none() && self.said_met_all {
-                    self.start_detector(now, actions);
-                }
-                return Ok(self.drive_detector(
-                    now,
-                    Input::Deliver { from, message: bytes },
-                    actions,
-                )?);
+            PeerMessage::Detector(message) => {
+                let input = Input::Deliver { from, message };
+                return Ok(self.detector_message(now, input, actions)?);
             }
             PeerMessage::ConfiguredGates(theirs) => self.compare(from, &theirs),
             PeerMessage::Collect { round, name } => {
@@ -169,7 +145,7 @@ impl Core {
                 }
                 self.catalogue
                     .answered(from, Some(Answer { round, known: Some((definition, last)) }));
-                self.make_on(now, actions);
+                self.advance_creation(now, actions);
             }
             PeerMessage::Define { round, definition } => {
                 self.check(&definition)?;
@@ -178,7 +154,7 @@ impl Core {
             }
             PeerMessage::Defined { round } => {
                 self.catalogue.answered(from, Some(Answer { round, known: None }));
-                self.make_on(now, actions);
+                self.advance_creation(now, actions);
             }
             PeerMessage::DescribeGate(id) => {
                 let definition = self.gates.get(&id).map(|gate| gate.definition.clone());
@@ -203,13 +179,10 @@ impl Core {
             // With a log nobody is gone before the log says so, and crashes are found by the
             // voters.
             PeerMessage::Leaving | PeerMessage::DeclaredDead | PeerMessage::MetAll
-                if self.control.is_some() => {}
+                if self.failures.has_leases() => {}
             PeerMessage::Leaving => self.crash(now, from, actions),
             PeerMessage::DeclaredDead => unreachable!("answered before"),
-            PeerMessage::MetAll => {
-                self.met_all.insert(from);
-                self.begin_detection(now, actions);
-            }
+            PeerMessage::MetAll => self.has_met_all(now, from, actions),
             PeerMessage::Lease(message) => self.lease_message(now, from, message, actions),
             PeerMessage::Log(_) => {
                 return Err(PeerError::LogMessage);
@@ -234,7 +207,7 @@ impl Core {
                 // The sender may have sent it before it left. Where members come and go, such a
                 // message is no error.
                 Some(Err(InputRejected::Refused(Refusal::UnknownNode(_))))
-                    if self.control.is_some() =>
+                    if self.failures.has_leases() =>
                 {
                     Ok(())
                 }
@@ -244,7 +217,7 @@ impl Core {
         if self.early.len() >= EARLY_GATES && !self.early.contains_key(&id) {
             return Err(PeerError::TooManyUnknownGates(id));
         }
-        let agreed = self.control.is_some();
+        let agreed = self.failures.has_leases();
         let early = self.early.entry(id).or_default();
         if early.is_empty() && !agreed {
             actions.push(Action::Send(from, PeerMessage::DescribeGate(id).bytes()));
@@ -296,11 +269,11 @@ impl Core {
     }
 
     /// The permit of the catalogue is here.
-    pub(super) fn make_next(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn create_next(&mut self, now: Time, actions: &mut Vec<Action>) {
         match self.catalogue.begin(self.others.clone()) {
             Some(message) => {
-                self.tell_all(&message, actions);
-                self.make_on(now, actions);
+                self.broadcast(&message, actions);
+                self.advance_creation(now, actions);
             }
             None => {
                 self.at_gate(now, CATALOGUE, actions, |gate, out| gate.release(now, OURS, out));
@@ -309,142 +282,17 @@ impl Core {
     }
 
     /// Goes on with the gate that is being made, if all have answered.
-    fn make_on(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn advance_creation(&mut self, now: Time, actions: &mut Vec<Action>) {
         loop {
             let plan = self.catalogue.planned().map(|(id, name, k)| self.plan(id, &name, k));
             match self.catalogue.proceed(self.others.clone(), plan) {
                 Step::Wait => return,
-                Step::ServerMessage(message) => self.tell_all(&message, actions),
+                Step::ServerMessage(message) => self.broadcast(&message, actions),
                 Step::Made(definition) => {
                     self.learn(now, definition, actions);
-                    return self.make_next(now, actions);
+                    return self.create_next(now, actions);
                 }
             }
-        }
-    }
-
-    /// Begins to look for crashes, once everybody has met everybody: who cannot answer yet is not
-    /// dead.
-    pub(super) fn begin_detection(&mut self, now: Time, actions: &mut Vec<Action>) {
-        if self.control.is_some()
-            || self.detector.is_some()
-            || self.others.is_empty()
-            || !self.others.is_subset(&self.met)
-        {
-            return;
-        }
-        if !self.said_met_all {
-            self.said_met_all = true;
-            self.tell_all(&PeerMessage::MetAll, actions);
-        }
-        if self.others.is_subset(&self.met_all) {
-            self.start_detector(now, actions);
-        }
-    }
-
-    fn start_detector(&mut self, now: Time, actions: &mut Vec<Action>) {
-        let setup = Setup {
-            me: self.settings.me,
-            detect_interval: self.settings.detect_interval,
-            detect_timeout: self.settings.detect_timeout,
-            ..Setup::new(self.settings.nodes, 1)
-        };
-        let mut effects = Vec::new();
-        self.detector = super::detector(self.settings.detection, &setup, &mut effects);
-        self.carry_out_detector(now, effects, actions);
-    }
-
-    /// Hands the detector one input, if there is a detector, and carries out its effects.
-    pub(super) fn drive_detector(
-        &mut self,
-        now: Time,
-        input: DriverInput,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), InputRejected> {
-        let Some(detector) = &mut self.detector else { return Ok(()) };
-        let mut effects = Vec::new();
-        detector.handle(now, input, &mut effects)?;
-        self.carry_out_detector(now, effects, actions);
-        Ok(())
-    }
-
-    fn carry_out_detector(
-        &mut self,
-        now: Time,
-        effects: Vec<DriverEffect>,
-        actions: &mut Vec<Action>,
-    ) {
-        for effect in effects {
-            match effect {
-                Effect::Send { to, message } => self.send(&to, &detector_frame(message), actions),
-                Effect::Arm { timer, least, most } => {
-                    self.timers.arm(now, Due::Detector(timer), least, most);
-                }
-                Effect::Disarm(timer) => self.timers.disarm(&Due::Detector(timer)),
-                Effect::Notify(notice) => {
-                    if let Notice::Suspected { node, .. } = *notice {
-                        self.crash(now, node, actions);
-                    }
-                }
-                // A detector starts anew with its node.
-                Effect::Persist(_) => {}
-            }
-        }
-    }
-
-    /// A node is held for crashed, for good.
-    fn crash(&mut self, now: Time, node: NodeId, actions: &mut Vec<Action>) {
-        if !self.crashed.insert(node) {
-            return;
-        }
-        self.mark_dirty();
-        self.watched(node, false);
-        self.others.remove(&node);
-        self.up.remove(&node);
-        self.status_queries.gone(node);
-        actions.push(Action::Send(node, PeerMessage::DeclaredDead.bytes()));
-        actions.push(Action::Ban(node));
-        // Its clients may go on until the time is over that it has told them last, and that was
-        // before this.
-        let wait = self.sessions.terms().over_after();
-        self.timers.arm(now, Due::ConfirmDead(node), wait, wait);
-        // The detector itself may find crashes by others' silence alone, or want to be told.
-        let _ =
-            self.drive_detector(now, Input::Crashed { node, incarnation: Incarnation(0) }, actions);
-        self.begin_detection(now, actions);
-        self.catalogue.answered(node, None);
-        self.make_on(now, actions);
-        self.send_status_reports(actions);
-    }
-
-    /// Nobody can hold anything any more through a node that has crashed: the gates go on without
-    /// it.
-    pub(super) fn confirm_dead(&mut self, now: Time, node: NodeId, actions: &mut Vec<Action>) {
-        self.confirmed_dead.insert(node);
-        self.mark_dirty();
-        let tells = |gate: &super::Gate| {
-            registry::entry(&gate.definition.protocol).is_ok_and(|entry| entry.detector.is_some())
-        };
-        let told: Vec<GateId> =
-            self.gates.iter().filter(|(_, gate)| tells(gate)).map(|(id, _)| *id).collect();
-        for id in told {
-            self.at_gate(now, id, actions, |gate, out| {
-                gate.crashed(now, node, Incarnation(0), out)
-            });
-        }
-    }
-
-    /// Another node holds this one for crashed. Of two parts that hold each other for crashed the
-    /// smaller one stops; of equal ones, both.
-    fn declared_dead(&mut self, by: NodeId, actions: &mut Vec<Action>) {
-        let minority = 2 * self.crashed.len() >= self.settings.nodes as usize;
-        if !self.crashed.contains(&by) || minority {
-            let text = format!(
-                "node {} holds this node, {}, for crashed and has gone on without it: it was silent for too long. It can take part again when the \
-                 whole cluster is started anew",
-                by.0, self.settings.me.0
-            );
-            self.stop_all(&text, actions);
         }
     }
 
@@ -470,7 +318,9 @@ impl Core {
                 ),
                 None => continue,
             };
-            self.conflicts.insert(ours.id, text);
+            if let FailureModel::CrashStop(crashes) = &mut self.failures {
+                crashes.conflicts.insert(ours.id, text);
+            }
         }
     }
 }

@@ -68,7 +68,7 @@ impl StatusQueries {
 impl Core {
     /// Somebody wants to see a gate, or all of them; answered by [`Action::StatusReport`] of the same
     /// number.
-    pub fn look(
+    pub(super) fn on_status_query(
         &mut self,
         now: Time,
         question: u64,
@@ -108,7 +108,7 @@ impl Core {
     pub(super) fn who(&self, now: Time) -> NodeStatus {
         NodeStatus {
             node: self.settings.me,
-            crashed: self.crashed.iter().copied().collect(),
+            crashed: self.failures.crashed().collect(),
             unreachable: self
                 .others
                 .iter()

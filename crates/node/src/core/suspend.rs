@@ -14,8 +14,11 @@ use kgate_control::state::ClusterState;
 use kgate_core::{Fence, GrantId, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
+use super::action::StopReason;
 use super::control::definition;
+use super::failures::FailureModel;
 use super::gate::Deciding;
+use super::peer_message::PeerMessage;
 use super::sessions::{RequestState, SuspendedSession};
 use super::timers::Due;
 use super::view::Process;
@@ -73,12 +76,32 @@ impl Suspended {
 }
 
 impl Core {
-    /// This node stops cleanly: all that it knows, to be put away. From now on nothing happens
-    /// here. None if there is nothing that could go on: no log, or this incarnation does not take
-    /// part.
-    pub fn suspend(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Suspended> {
-        self.check_lease(now, actions);
-        if self.stopped || !self.takes_part() {
+    /// This node stops cleanly. With leases, its state is stored for the next start. With
+    /// crash-stop, its clients lose what they hold and its peers are told. Permits that are bound
+    /// to processes outlive the node.
+    pub(super) fn on_stop(&mut self, now: Time, actions: &mut Vec<Action>) {
+        if self.stopped {
+            return;
+        }
+        match &self.failures {
+            FailureModel::Leases(_) => {
+                if let Some(suspended) = self.suspend(now, actions) {
+                    actions.push(Action::Suspend(Box::new(suspended)));
+                }
+            }
+            FailureModel::CrashStop(_) if self.sessions.terms().valid_for.is_none() => {}
+            FailureModel::CrashStop(_) => {
+                self.stop_all(StopReason::Shutdown, actions);
+                actions.pop_if(|action| matches!(action, Action::Stop(_)));
+                self.broadcast(&PeerMessage::Leaving, actions);
+            }
+        }
+        self.stopped = true;
+    }
+
+    /// All that this node knows; none if this incarnation does not take part.
+    fn suspend(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Suspended> {
+        if !self.takes_part() {
             return None;
         }
         // Whoever waits will ask anew. Those who wait for that elsewhere hear of it, if the
@@ -90,10 +113,9 @@ impl Core {
                 self.withdraw(now, RequestKey { session, number }, actions);
             }
         }
-        self.stopped = true;
         let gates =
             self.gates.iter().map(|(id, gate)| gate.suspend(id.0)).collect::<Option<_>>()?;
-        let control = self.control.as_ref()?;
+        let control = self.failures.control();
         let (opened, sessions) = self.sessions.suspend();
         let incarnations = control.incarnations.iter().map(|(node, at)| (*node, *at)).collect();
         Some(Suspended {
@@ -123,10 +145,7 @@ impl Core {
         }
         self.sessions.restore(opened, sessions);
         for SuspendedGate { id, protocol, holders, deciding } in gates {
-            let known = self
-                .control
-                .as_ref()
-                .and_then(|control| control.cluster_state.gates.get(&GateId(id)));
+            let known = self.failures.control().cluster_state.gates.get(&GateId(id));
             let Some(definition) = known.map(definition) else { continue };
             self.catalogue.insert(definition.clone());
             self.open_gate(now, definition, Some(&protocol), actions)?;

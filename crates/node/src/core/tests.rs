@@ -36,7 +36,7 @@ fn settings(nodes: u32) -> Settings {
 
 /// What is left out of a node on purpose, for tests that must miss it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flaws {
+pub(super) struct Mutations {
     /// Gates may grant whether there is a lease or not (against rule N5).
     pub(super) grants_without_lease: bool,
     /// Gates are not told what the log holds.

@@ -23,9 +23,9 @@ pub(super) struct Watching {
 
 impl Core {
     /// Somebody begins to watch at this node, or nobody does any more.
-    pub fn watch(&mut self, begins: bool, actions: &mut Vec<Action>) {
+    pub(super) fn on_watch(&mut self, begins: bool, actions: &mut Vec<Action>) {
         self.watching.here = begins;
-        self.tell_all(&PeerMessage::Watch(begins), actions);
+        self.broadcast(&PeerMessage::Watch(begins), actions);
     }
 
     /// What a peer that has just come must be told.
@@ -48,7 +48,7 @@ impl Core {
     }
 
     /// If something has changed, those who watch will be told.
-    pub(super) fn note_changes(&mut self, now: Time) {
+    pub(super) fn notify_watchers_later(&mut self, now: Time) {
         let watched = self.watching.here || !self.watching.elsewhere.is_empty();
         if std::mem::take(&mut self.watching.changed)
             && watched
@@ -58,7 +58,7 @@ impl Core {
         }
     }
 
-    pub(super) fn tell_of_changes(&self, actions: &mut Vec<Action>) {
+    pub(super) fn notify_watchers(&self, actions: &mut Vec<Action>) {
         let message = PeerMessage::Changed.bytes();
         actions.extend(
             self.watching.elsewhere.iter().map(|node| Action::Send(*node, message.clone())),

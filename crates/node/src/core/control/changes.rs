@@ -11,43 +11,44 @@ use kgate_control::state::{self, Change};
 use kgate_core::{InitialMembers, NodeId, Time, ViewId};
 
 use super::view;
+use crate::core::action::StopReason;
 use crate::core::clients::closed;
 use crate::core::messages::ErrorCode;
 use crate::core::{Action, Core, Definition, Gate, GateEffect, GateId};
 
 impl Core {
-    /// An entry of the log was applied, and is stored here (rule N3). Entries come in order,
-    /// without a gap.
-    pub fn news(&mut self, now: Time, news: AppliedEntry, actions: &mut Vec<Action>) {
-        self.check_lease(now, actions);
-        self.take_news(now, news.index, news.changes, actions);
+    /// The log applied an entry and stored it here (rule N3).
+    pub(in crate::core) fn on_applied(
+        &mut self,
+        now: Time,
+        entry: AppliedEntry,
+        actions: &mut Vec<Action>,
+    ) {
+        self.apply_changes(now, entry.index, entry.changes, actions);
         self.reconcile(now, actions);
-        self.check_lease(now, actions);
-        self.note_changes(now);
     }
 
-    pub(super) fn take_news(
+    pub(super) fn apply_changes(
         &mut self,
         now: Time,
         index: u64,
         changes: Vec<Change>,
         actions: &mut Vec<Action>,
     ) {
-        self.take_permits(now, &changes, actions);
+        self.apply_permit_changes(now, &changes, actions);
         for change in changes {
-            self.take_change(now, change, actions);
+            self.apply_change(now, change, actions);
         }
-        if let Some(control) = &mut self.control {
-            control.cluster_state.applied = index;
-            control.leases.applied(now, index);
-        }
+        let control = self.failures.control_mut();
+        control.cluster_state.applied = index;
+        control.leases.applied(now, index);
         self.mark_dirty();
     }
 
-    fn take_change(&mut self, now: Time, change: Change, actions: &mut Vec<Action>) {
-        let Some(control) = &mut self.control else { return };
+    fn apply_change(&mut self, now: Time, change: Change, actions: &mut Vec<Action>) {
+        let control = self.failures.control_mut();
         match change {
-            Change::Membership { at, change } => self.take_membership(now, at, change, actions),
+            Change::Membership { at, change } => self.apply_membership(now, at, change, actions),
             Change::Voters(voters) => {
                 control.cluster_state.voters = voters.clone();
                 control.leases.voters_applied(now, voters);
@@ -82,19 +83,19 @@ impl Core {
                 self.early.remove(&id);
                 gone.iter().for_each(|gate| self.catalogue.remove(&gate.name));
             }
-            Change::PermitHeld(..) | Change::PermitRenewed(..) | Change::PermitFreed(..) => {} // By `take_permits`.
+            Change::PermitHeld(..) | Change::PermitRenewed(..) | Change::PermitFreed(..) => {} // By `apply_permit_changes`.
             Change::Bootstrapped(cluster) => control.founded(cluster),
         }
     }
 
-    fn take_membership(
+    fn apply_membership(
         &mut self,
         now: Time,
         at: u64,
         change: MembershipChange,
         actions: &mut Vec<Action>,
     ) {
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         control.cluster_state.membership.apply(change);
         control.leases.membership_changed(now, change);
         match change {
@@ -152,11 +153,8 @@ impl Core {
     fn define(&mut self, now: Time, gate: state::Gate, actions: &mut Vec<Action>) {
         let definition = definition(&gate);
         if let Err(error) = self.open_gate(now, definition.clone(), None, actions) {
-            // Whoever proposed it has looked at it; a node of an older version may not know its
-            // protocol.
-            actions.push(Action::Stop(format!(
-                "{error}: this node cannot serve what the cluster has agreed on; install the cluster's version"
-            )));
+            // Its proposer checked it; a node of an older version may not know its protocol.
+            actions.push(Action::Stop(StopReason::UnsupportedGate(error)));
             return;
         }
         self.learnt(now, definition, actions);
@@ -168,7 +166,7 @@ impl Core {
         &self,
         id: GateId,
     ) -> (Option<InitialMembers>, Vec<(NodeId, ViewId)>) {
-        let Some(control) = &self.control else { return (None, Vec::new()) };
+        let Some(control) = self.failures.leases() else { return (None, Vec::new()) };
         let made = control.cluster_state.gates.get(&id).map_or(0, |gate| gate.created);
         let (before, since): (Vec<_>, Vec<_>) =
             control.members().into_iter().partition(|(_, at)| *at < made);

@@ -36,7 +36,7 @@ impl Core {
         command: Command,
         actions: &mut Vec<Action>,
     ) {
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         if control.open.values().any(|open| *open == purpose) {
             return;
         }
@@ -45,16 +45,15 @@ impl Core {
         actions.push(Action::Propose(control.asked, command));
     }
 
-    /// What came of a proposal.
-    pub fn proposed(
+    /// The log answered a proposal.
+    pub(in crate::core) fn on_proposed(
         &mut self,
         now: Time,
         number: u64,
         came: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
-        self.check_lease(now, actions);
-        let purpose = self.control.as_mut().and_then(|control| control.open.remove(&number));
+        let purpose = self.failures.control_mut().open.remove(&number);
         match purpose {
             Some(Purpose::Add) => self.add_proposed(now, came.err(), actions),
             Some(Purpose::Gate(name, k)) => self.gate_proposed(now, &name, k, came, actions),
@@ -71,7 +70,6 @@ impl Core {
             // Proposed again when its time has passed again.
             Some(Purpose::Expire(_)) | None => {}
         }
-        self.note_changes(now);
     }
 
     /// A client wants a gate that is not known here, or not with that k: the log knows better than
@@ -95,7 +93,7 @@ impl Core {
 
     /// The entry that changed a gate last, as far as it is applied here.
     pub(in crate::core) fn version_of(&self, gate: GateId) -> u64 {
-        let cluster_state = self.control.as_ref().map(|control| &control.cluster_state);
+        let cluster_state = self.failures.leases().map(|control| &control.cluster_state);
         cluster_state
             .and_then(|cluster_state| cluster_state.gates.get(&gate))
             .map_or(0, |gate| gate.version)
@@ -139,7 +137,7 @@ impl Core {
             });
         }
         // If the entry is not applied here yet, they are placed when it is.
-        let applied = self.control.as_ref().map_or(0, |control| control.cluster_state.applied);
+        let applied = self.failures.control().cluster_state.applied;
         if version <= applied && self.catalogue.get(name).is_some() {
             self.place_all(now, name, actions);
         }

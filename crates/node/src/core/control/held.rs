@@ -31,14 +31,14 @@ const PERMIT_COMMANDS: usize = 256;
 impl Core {
     /// What an entry changes of permits, before all else that it changes: slots are reserved before
     /// anybody is gone, and own grants given up only then.
-    pub(super) fn take_permits(
+    pub(super) fn apply_permit_changes(
         &mut self,
         now: Time,
         changes: &[Change],
         actions: &mut Vec<Action>,
     ) {
         let mut touched = BTreeSet::new();
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         for change in changes {
             match change {
                 Change::PermitHeld(id, permit) => {
@@ -81,17 +81,17 @@ impl Core {
     /// A gate is told which of its slots the log holds.
     pub(in crate::core) fn reserve(&mut self, now: Time, id: GateId, actions: &mut Vec<Action>) {
         #[cfg(test)]
-        if self.flaws.never_reserves {
+        if self.mutations.never_reserves {
             return;
         }
-        let Some(control) = &self.control else { return };
+        let Some(control) = self.failures.leases() else { return };
         let slots: Vec<u32> = control.cluster_state.held_slots(id).into_iter().collect();
         self.at_gate(now, id, actions, |gate, out| gate.reserve(now, slots, out));
     }
 
     /// The log holds a permit: who decided it gives its grant up, and whoever waits for it is told.
     fn held(&mut self, now: Time, id: PermitId, permit: &DurablePermit, actions: &mut Vec<Action>) {
-        let Some(control) = &self.control else { return };
+        let control = self.failures.control();
         let mine = permit.by == (control.me, control.incarnation);
         let gate_id = permit.gate;
         let Some(gate) = self.gates.get(&gate_id) else { return };
@@ -118,7 +118,8 @@ impl Core {
     /// in the log comes first, since whoever decided it may be about to give it back, for want of a
     /// client.
     pub(in crate::core) fn attach_all(&mut self, id: GateId, actions: &mut Vec<Action>) {
-        let (Some(control), Some(gate)) = (&self.control, self.gates.get(&id)) else { return };
+        let Some(gate) = self.gates.get(&id) else { return };
+        let control = self.failures.control();
         let waiting = gate.holders_to_be();
         if waiting.is_empty() {
             return;
@@ -144,7 +145,8 @@ impl Core {
         came: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
-        let (Some(gate_id), Some(control)) = (self.gate_of(key), &self.control) else { return };
+        let Some(gate_id) = self.gate_of(key) else { return };
+        let control = self.failures.control();
         match came {
             Ok(_) => {
                 let Some(permit) = control.cluster_state.permits.get(&id).cloned() else { return };
@@ -166,7 +168,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let stream = self.forget(key).and_then(|(stream, _)| stream);
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         control.attached.insert(id, key);
         let k = control.cluster_state.gates.get(&permit.gate).map_or(0, |gate| gate.k);
         let granted = ServerMessage::Granted {
@@ -180,12 +182,12 @@ impl Core {
     }
 
     fn give_back_held(&mut self, id: PermitId, permit: &DurablePermit, actions: &mut Vec<Action>) {
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         control.unwanted.insert(id);
         // Whoever was heard since it was held wants it.
         let renewals = Some(0);
         #[cfg(test)]
-        let renewals = renewals.filter(|_| !self.flaws.gives_back_blindly);
+        let renewals = renewals.filter(|_| !self.mutations.gives_back_blindly);
         let released = Command::ReleasePermit { permit: id, secret: permit.secret, renewals };
         self.propose(Purpose::GiveBack(id), released, actions);
     }
@@ -200,9 +202,7 @@ impl Core {
         match came {
             // If its holder was heard meanwhile, it is wanted.
             Ok(_) | Err(ProposeError::Rejected(_)) => {
-                if let Some(control) = &mut self.control {
-                    control.unwanted.remove(&id);
-                }
+                self.failures.control_mut().unwanted.remove(&id);
             }
             Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.reconcile_later(now),
         }
@@ -212,7 +212,7 @@ impl Core {
     /// it back itself.
     fn freed(&mut self, id: PermitId, how: &FreeReason, actions: &mut Vec<Action>) {
         self.timers.disarm(&Due::Expire(id.0));
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         control.known.remove(&id);
         let Some(key) = control.attached.remove(&id) else { return };
         let text = match how {
@@ -230,14 +230,14 @@ impl Core {
     /// The time to live of a permit begins anew, on this node's clock: it has heard of it now, so
     /// it counts too long rather than too short.
     fn count(&mut self, now: Time, id: PermitId) {
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         control.known.entry(id).or_insert((now, now)).1 = now;
         let Some(ttl) = control.cluster_state.permits.get(&id).and_then(|permit| permit.ttl) else {
             return;
         };
         let wait = control.stretched(ttl);
         #[cfg(test)]
-        let wait = if self.flaws.expires_early { Span(wait.0 / 2) } else { wait };
+        let wait = if self.mutations.expires_early { Span(wait.0 / 2) } else { wait };
         // Not all at once: the first is enough.
         let spread = Span(control.timing.lease.0 / 2);
         self.timers.arm(now, Due::Expire(id.0), wait, wait + spread);
@@ -245,7 +245,7 @@ impl Core {
 
     /// What people may see of it.
     pub(in crate::core) fn held_views(&self, now: Time, gate: GateId) -> Vec<DurablePermitView> {
-        let Some(control) = &self.control else { return Vec::new() };
+        let Some(control) = self.failures.leases() else { return Vec::new() };
         let permits =
             control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate == gate);
         let view = |(id, permit): (&PermitId, &DurablePermit)| {
@@ -266,15 +266,14 @@ impl Core {
 
     /// This node has been away: it counts anew for all of them.
     pub(super) fn count_all(&mut self, now: Time) {
-        let permits =
-            self.control.iter().flat_map(|control| control.cluster_state.permits.keys().copied());
+        let permits = self.failures.control().cluster_state.permits.keys().copied();
         permits.collect::<Vec<_>>().into_iter().for_each(|id| self.count(now, id));
     }
 
     /// A permit was not renewed in time: so says this node to the log, which may know better.
     pub(in crate::core) fn expire_held(&mut self, now: Time, id: u64, actions: &mut Vec<Action>) {
         let id = PermitId(id);
-        let Some(control) = &self.control else { return };
+        let control = self.failures.control();
         let Some(permit) = control.cluster_state.permits.get(&id) else { return };
         let (again, renewals) = (Span(control.timing.lease.0), permit.renewals);
         self.propose(Purpose::Expire(id), Command::ExpirePermit { permit: id, renewals }, actions);
@@ -290,7 +289,7 @@ impl Core {
         grant: GrantId,
         actions: &mut Vec<Action>,
     ) {
-        let Some(control) = &self.control else { return };
+        let control = self.failures.control();
         let by = (control.me, control.incarnation);
         let found =
             self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
@@ -314,7 +313,7 @@ impl Core {
             self.gates.iter().flat_map(|(id, gate)| gate.deciding().map(|(grant, _)| (*id, grant)));
         let all: Vec<(GateId, GrantId)> = all.collect();
         all.iter().for_each(|(id, grant)| self.propose_held(*id, *grant, actions));
-        let Some(control) = &self.control else { return false };
+        let control = self.failures.control();
         let unwanted = control
             .unwanted
             .iter()
@@ -360,8 +359,7 @@ impl Core {
 
     /// Whether the log holds another decision than this one for the same holder.
     fn is_anothers(&self, id: GateId, grant: GrantId, permit: PermitId) -> bool {
-        let held =
-            self.control.as_ref().and_then(|control| control.cluster_state.permits.get(&permit));
+        let held = self.failures.control().cluster_state.permits.get(&permit);
         let ours =
             self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
         held.zip(ours).is_some_and(|(held, (_, ours))| held.fence != ours.fence)
@@ -381,7 +379,7 @@ impl Core {
                 ServerMessage::Refused { number: key.number, code, message: text.to_owned() },
             )
         };
-        let Some(control) = &self.control else {
+        let Some(control) = self.failures.leases() else {
             let text = "this cluster has no agreed log, so it holds no permits by themselves";
             return actions.push(refused(ErrorCode::BadRequest, text));
         };
@@ -412,7 +410,7 @@ impl Core {
         came: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         let number = key.number;
         let tell = match (came, command) {
             (Ok(_), PermitCommand::Renew) => {

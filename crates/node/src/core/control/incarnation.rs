@@ -11,6 +11,7 @@ use kgate_core::{Incarnation, Span, Time};
 
 use super::gates::Purpose;
 use super::{Control, ControlView, view};
+use crate::core::action::StopReason;
 use crate::core::timers::Due;
 use crate::core::{Action, CannotStart, Core};
 
@@ -21,21 +22,19 @@ impl Core {
         now: Time,
         actions: &mut Vec<Action>,
     ) -> Result<(), CannotStart> {
-        if let (Some(control), Some(told)) = (&mut self.control, &mut self.settings.control)
-            && let Some(suspended) = told.suspended.take()
-        {
+        let Some(settings) = self.settings.control.take() else { return Ok(()) };
+        if let Some(suspended) = settings.suspended {
+            let control = self.failures.control_mut();
             control.take_up(now, &suspended);
             self.others =
                 control.incarnations.keys().copied().filter(|node| *node != control.me).collect();
             self.resume(now, suspended, actions)?;
             self.count_all(now);
         }
-        let (Some(control), Some(told)) = (&self.control, &self.settings.control) else {
-            return Ok(());
-        };
-        let changes = told.cluster_state.changes_since(&control.cluster_state);
-        let (applied, patience) = (told.cluster_state.applied, self.lease_patience());
-        self.take_news(now, applied, changes, actions);
+        let control = self.failures.control();
+        let changes = settings.cluster_state.changes_since(&control.cluster_state);
+        let (applied, patience) = (settings.cluster_state.applied, control.timing.lease);
+        self.apply_changes(now, applied, changes, actions);
         self.timers.arm(now, Due::NoQuorum, patience, patience);
         self.reconcile(now, actions);
         self.check_lease(now, actions);
@@ -44,13 +43,13 @@ impl Core {
 
     /// Whether this incarnation takes part, as far as it knows.
     pub(in crate::core) fn takes_part(&self) -> bool {
-        self.control.as_ref().is_some_and(|control| control.is_member())
+        self.failures.control().is_member()
     }
 
     /// The incarnation that takes part, if one does.
     pub(in crate::core) fn own_incarnation(&self) -> Option<u32> {
-        self.control
-            .as_ref()
+        self.failures
+            .leases()
             .filter(|control| control.is_member())
             .map(|control| control.incarnation.0)
     }
@@ -58,7 +57,7 @@ impl Core {
     /// Proposes what is missing for this incarnation to take part, and for the gates of its
     /// configuration to be there. Again, until it is so.
     pub(in crate::core) fn reconcile(&mut self, now: Time, actions: &mut Vec<Action>) {
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         if self.stopped {
             return;
         }
@@ -88,8 +87,7 @@ impl Core {
                     .forced_eviction()
                     .map(|forced_eviction| forced_eviction.author.clone())
                     .unwrap_or_default();
-                let why = format!("this node was removed from the cluster by {author}");
-                return self.stop_all(&why, actions);
+                return self.stop_all(StopReason::Removed { author }, actions);
             }
             None if control.joined => {
                 control.joined = false;
@@ -118,7 +116,7 @@ impl Core {
 
     /// Another incarnation of this node begins: its number is greater than all before, and is
     /// stored. `start` is random.
-    pub fn begin_incarnation(
+    pub(in crate::core) fn begin_incarnation(
         &mut self,
         now: Time,
         incarnation: Incarnation,
@@ -128,7 +126,7 @@ impl Core {
         // The incarnation before is over here, though the entry that ends it may still be on its
         // way: when it comes, it is about somebody else.
         self.end_incarnation(now, actions);
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         control.begin(now, incarnation, start);
         control.open.retain(|_, purpose| *purpose != Purpose::Add);
         self.check_lease(now, actions);
@@ -138,11 +136,12 @@ impl Core {
     /// The gates hear that the present incarnation is over, if it takes part. What it held is lost
     /// here and stays taken elsewhere until it is evicted.
     fn end_incarnation(&mut self, now: Time, actions: &mut Vec<Action>) {
-        let Some(control) = self.control.as_ref().filter(|control| control.is_member()) else {
+        let control = self.failures.control();
+        if !control.is_member() {
             return;
-        };
+        }
         #[cfg(test)]
-        if self.flaws.gates_keep_incarnations {
+        if self.mutations.gates_keep_incarnations {
             return;
         }
         let (me, Some(at)) = (control.me, control.incarnations.get(&control.me)) else { return };
@@ -171,7 +170,7 @@ impl Core {
             // R4: with another store this node has forgotten what it promised.
             Some(ProposeError::Rejected(
                 void @ (Rejected::StoreMismatch(_) | Rejected::Removed { .. }),
-            )) => self.stop_all(&void.to_string(), actions),
+            )) => self.stop_all(StopReason::NotAdmitted(void), actions),
             Some(ProposeError::Rejected(_)) => {
                 // An incarnation of this number was there before, as after a store was copied back:
                 // only a later one can be added.
@@ -181,15 +180,13 @@ impl Core {
     }
 
     pub(in crate::core) fn reconcile_later(&mut self, now: Time) {
-        if let Some(control) = &self.control {
-            let again = Span(control.timing.lease.0 / 4);
-            self.timers.arm(now, Due::Reconcile, again, again);
-        }
+        let again = Span(self.failures.control().timing.lease.0 / 4);
+        self.timers.arm(now, Due::Reconcile, again, again);
     }
 
     /// What people may see of the control plane at this node.
     pub fn control_view(&self, now: Time) -> Option<ControlView> {
-        let control = self.control.as_ref()?;
+        let control = self.failures.leases()?;
         let members = control.cluster_state.membership.iter();
         Some(ControlView {
             leader: control.log.leader,

@@ -11,7 +11,9 @@ use kgate_control::log::LogStatus;
 use kgate_control::voters::Voters;
 use kgate_core::{NodeId, Span, Time};
 
-use super::{Control, Deeds, command};
+use super::{Control, command};
+use crate::core::action::LogEvent;
+use crate::core::failures::FailureModel;
 use crate::core::messages::ErrorCode;
 use crate::core::peer_message::{GateId, PeerMessage};
 use crate::core::sessions::RequestState;
@@ -21,19 +23,19 @@ use crate::core::{Action, Core, RequestKey};
 impl Core {
     /// What the clock says of the lease, before anything else happens.
     pub(in crate::core) fn check_lease(&mut self, now: Time, actions: &mut Vec<Action>) {
-        let Some(control) = &mut self.control else { return };
+        let FailureModel::Leases(control) = &mut self.failures else { return };
         let holds = control.is_member() && control.leases.holds(now);
         // Whoever is being evicted grants nothing more, though its lease may go on for a while.
         let may_grant =
             holds && control.leases.may_grant(now) && control.forced_eviction().is_none();
         #[cfg(test)]
-        let may_grant = may_grant || self.flaws.grants_without_lease && control.is_member();
+        let may_grant = may_grant || self.mutations.grants_without_lease && control.is_member();
         let told = std::mem::replace(&mut control.granting, may_grant);
         match (std::mem::replace(&mut control.held, holds), holds) {
             (true, false) => {
                 control.without_since = now;
                 let why = control.waits_for(now);
-                actions.push(Action::Log(Err(format!("this node grants nothing now: {why}"))));
+                actions.push(Action::Log(LogEvent::CannotGrant(why)));
                 let patience = control.timing.lease;
                 self.timers.arm(now, Due::NoQuorum, patience, patience);
                 let text = "the lease of its node is over: too few voters have answered it";
@@ -41,7 +43,7 @@ impl Core {
             }
             (false, true) => {
                 control.no_quorum = false;
-                actions.push(Action::Log(Ok("this node can grant".into())));
+                actions.push(Action::Log(LogEvent::CanGrant));
                 self.timers.disarm(&Due::NoQuorum);
                 self.mark_dirty();
             }
@@ -55,7 +57,9 @@ impl Core {
     /// For how long from now the word of a client's session counts, at most: what is left of the
     /// lease (rule S1). For ever, if none.
     pub(in crate::core) fn valid_for(&self, now: Time) -> Option<Span> {
-        let Some(control) = &self.control else { return self.sessions.terms().valid_for };
+        let FailureModel::Leases(control) = &self.failures else {
+            return self.sessions.terms().valid_for;
+        };
         // In doubt, nothing is promised anew; what was promised stays.
         let in_doubt = !control.leases.may_grant(now) && control.leases.status(now).doubt;
         if !control.held || in_doubt {
@@ -82,7 +86,7 @@ impl Core {
 
     /// The lease has been over for long: nobody is let wait for what may never come.
     pub(in crate::core) fn out_of_quorum(&mut self, now: Time, actions: &mut Vec<Action>) {
-        let Some(control) = &mut self.control else { return };
+        let control = self.failures.control_mut();
         if control.held {
             return;
         }
@@ -92,7 +96,7 @@ impl Core {
             return self.timers.arm(now, Due::NoQuorum, patience, patience);
         };
         if !std::mem::replace(&mut control.no_quorum, true) {
-            actions.push(Action::Log(Err(format!("whoever asks is refused: {text}"))));
+            actions.push(Action::Log(LogEvent::RefusesRequests(text.clone())));
         }
         self.refuse_waiting(now, None, ErrorCode::NoQuorum, &text, actions);
         self.mark_dirty();
@@ -128,14 +132,14 @@ impl Core {
 
     /// Why there is no lease here, if there is none.
     pub(in crate::core) fn without_lease(&self, now: Time) -> Option<String> {
-        let control = self.control.as_ref().filter(|control| !control.held)?;
+        let control = self.failures.leases().filter(|control| !control.held)?;
         Some(format!("this node has no lease: {}", control.waits_for(now)))
     }
 
     /// Why this node can grant nothing now, if it cannot: for machines that watch machines. Without
     /// leases it always can.
     pub fn unready(&self, now: Time) -> Option<String> {
-        let control = self.control.as_ref()?;
+        let control = self.failures.leases()?;
         if control.granting && now < control.leases.end() {
             return None;
         }
@@ -150,18 +154,16 @@ impl Core {
 
     /// Whether gates may grant.
     pub(in crate::core) fn is_granting(&self) -> bool {
-        self.control.as_ref().is_none_or(|control| control.granting)
-    }
-
-    /// So long without a lease, clients are let wait.
-    pub(super) fn lease_patience(&self) -> Span {
-        self.control.as_ref().map_or(Span::ZERO, |control| control.timing.lease)
+        self.failures.control().granting
     }
 
     /// Why nobody is let wait here, if nobody is. Once a quorum is heard again it may be a while
     /// until there is a lease; that can be waited for.
     pub(in crate::core) fn no_quorum(&mut self, now: Time) -> Option<String> {
-        let control = self.control.as_mut().filter(|control| control.no_quorum)?;
+        let FailureModel::Leases(control) = &mut self.failures else { return None };
+        if !control.no_quorum {
+            return None;
+        }
         let lacks = control.lacks_quorum(now);
         if lacks.is_none() {
             control.no_quorum = false;
@@ -179,73 +181,66 @@ impl Core {
         message: LeaseMessage,
         actions: &mut Vec<Action>,
     ) {
-        let Some(control) = &mut self.control else { return };
-        let mut deeds = Deeds::new();
-        control.leases.on_message(now, from, message, &mut deeds);
-        self.do_deeds(deeds, actions);
-        self.check_lease(now, actions);
+        let FailureModel::Leases(control) = &mut self.failures else { return };
+        let mut effects = Vec::new();
+        control.leases.on_message(now, from, message, &mut effects);
+        carry_out(effects, actions);
     }
 
     /// What the lease does by itself.
     pub(in crate::core) fn lease_tick(&mut self, now: Time, actions: &mut Vec<Action>) {
-        let Some(control) = &mut self.control else { return };
-        let mut deeds = Deeds::new();
-        control.leases.tick(now, &mut deeds);
-        self.do_deeds(deeds, actions);
+        let FailureModel::Leases(control) = &mut self.failures else { return };
+        let mut effects = Vec::new();
+        control.leases.tick(now, &mut effects);
+        carry_out(effects, actions);
         self.check_lease(now, actions);
     }
 
     /// When the lease must be looked at next: when it is over, at the latest.
     pub(in crate::core) fn lease_due(&self, now: Time) -> Option<Time> {
-        let control = self.control.as_ref()?;
+        let control = self.failures.leases()?;
         let end = Some(control.leases.end()).filter(|end| control.held && *end < Time::NEVER);
         control.leases.next_due(now).into_iter().chain(end).min()
     }
 
-    fn do_deeds(&mut self, deeds: Deeds, actions: &mut Vec<Action>) {
-        actions.extend(deeds.into_iter().map(|deed| match deed {
-            LeaseEffect::Send(to, message) => Action::Send(to, PeerMessage::Lease(message).bytes()),
-            // Nobody waits for the answer: it comes again while there is a reason.
-            LeaseEffect::Propose(proposal) => Action::Propose(0, command(proposal)),
-        }));
-    }
-
-    /// A link is cut, or a detector holds a node for crashed: that is a reason to ask the voters,
-    /// and nothing more (rule E1).
+    /// A link to a node is down: a reason to ask the voters, and nothing more (rule E1).
     pub(in crate::core) fn hint(&mut self, now: Time, node: NodeId) {
-        if let Some(control) = &mut self.control {
+        if let FailureModel::Leases(control) = &mut self.failures {
             control.leases.on_silence_hint(now, node);
         }
     }
 
-    /// The clock on the wall and the lease clock have moved apart: this machine may have stood
-    /// still without knowing it.
-    pub fn clock_jumped(&mut self, now: Time, actions: &mut Vec<Action>) {
-        if let Some(control) = &mut self.control {
-            control.leases.clock_jumped(now);
-        }
-        self.check_lease(now, actions);
+    /// The status of the log at this node changed.
+    pub(in crate::core) fn on_log_status(&mut self, now: Time, status: LogStatus) {
+        self.on_voters_appended(now, status.appended.clone());
+        let control = self.failures.control_mut();
+        control.leases.committed(status.committed);
+        control.leases.set_leader(status.is_leader);
+        control.log = status;
     }
 
-    /// How the log is at this node.
-    pub fn log_status(&mut self, now: Time, status: LogStatus, actions: &mut Vec<Action>) {
-        self.voters_appended(now, status.appended.clone());
-        if let Some(control) = &mut self.control {
-            control.leases.committed(status.committed);
-            control.leases.set_leader(status.is_leader);
-            control.log = status;
-        }
-        self.check_lease(now, actions);
-    }
-
-    /// The newest voters in this node's log: answers carry them (rule N4), so this is told before
-    /// each message about leases.
-    pub fn voters_appended(&mut self, now: Time, voters: Voters) {
-        if let Some(control) = self.control.as_mut().filter(|control| control.appended != voters) {
+    /// The newest voters in this node's log changed (rule N4).
+    pub(in crate::core) fn on_voters_appended(&mut self, now: Time, voters: Voters) {
+        let control = self.failures.control_mut();
+        if control.appended != voters {
             control.appended = voters.clone();
             control.leases.voters_appended(now, voters);
         }
     }
+
+    /// The wall clock and the lease clock moved apart.
+    pub(in crate::core) fn on_clock_jumped(&mut self, now: Time) {
+        self.failures.control_mut().leases.clock_jumped(now);
+    }
+}
+
+/// Carries out what the lease wants done.
+fn carry_out(effects: Vec<LeaseEffect>, actions: &mut Vec<Action>) {
+    actions.extend(effects.into_iter().map(|effect| match effect {
+        LeaseEffect::Send(to, message) => Action::Send(to, PeerMessage::Lease(message).bytes()),
+        // Number 0: the result is not reported. The lease proposes again while there is a reason.
+        LeaseEffect::Propose(proposal) => Action::Propose(0, command(proposal)),
+    }));
 }
 
 impl Control {

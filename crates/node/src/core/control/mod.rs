@@ -25,7 +25,7 @@ pub(super) use changes::definition;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_control::lease::{LeaseEffect, Leases, Proposal};
+use kgate_control::lease::{Leases, Proposal};
 use kgate_control::log::LogStatus;
 use kgate_control::membership::{MembershipChange, StoreId};
 use kgate_control::state::{ClusterState, Command, PermitId};
@@ -224,9 +224,6 @@ fn command(proposal: Proposal) -> Command {
         }
     }
 }
-
-/// What leases want done, until it is done.
-type Deeds = Vec<LeaseEffect>;
 
 /// The view that an entry of the log begins, as gates count views.
 fn view(at: u64) -> ViewId {

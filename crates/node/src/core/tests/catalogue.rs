@@ -29,7 +29,7 @@ fn of_two_makers_one_wins() {
         };
         let now = fleet.now;
         let core = fleet.nodes.get_mut(&NodeId(node)).unwrap();
-        core.client(now, ClientId(1), ask, &mut actions[node as usize]);
+        core.handle(now, Input::Client(ClientId(1), ask), &mut actions[node as usize]);
     }
     assert_eq!(all.len(), 9);
     for (node, actions) in actions.into_iter().enumerate() {
@@ -77,12 +77,8 @@ fn messages_wait_for_their_gate() {
     let definition = fixed(1, "gpu", 1, "slots");
     // Node 1 knows a gate that node 0 does not.
     let message = PeerMessage::Define { round: 1, definition }.bytes();
-    fleet
-        .nodes
-        .get_mut(&NodeId(1))
-        .unwrap()
-        .peer(now, NodeId(0), PeerEvent::Received(message), &mut actions)
-        .unwrap();
+    let input = Input::Peer(NodeId(0), PeerEvent::Received(message));
+    fleet.nodes.get_mut(&NodeId(1)).unwrap().handle(now, input, &mut actions);
     fleet.hello(1, 1);
     fleet.acquire(1, 1, 1, "gpu", None);
     assert!(granted(&fleet.told(1, 1)).is_some(), "node 0 has asked what it is, and answered");

@@ -47,9 +47,10 @@ fn who_is_held_for_crashed_stops() {
     }
     fleet.run();
     assert_eq!(fleet.stopped.len(), 1, "the others go on: {:?}", fleet.stopped);
-    assert!(
-        fleet.stopped.iter().any(|(node, why)| *node == NodeId(0) && why.contains("for crashed"))
-    );
+    let declared = |stopped: &(NodeId, StopReason)| {
+        matches!(stopped, (NodeId(0), StopReason::DeclaredDead { me: NodeId(0), .. }))
+    };
+    assert!(fleet.stopped.iter().any(declared), "{:?}", fleet.stopped);
     let told = fleet.told(0, 1);
     assert!(
         told.iter().any(|tell| matches!(tell, ServerMessage::Lost { number: 1, .. })),
@@ -85,10 +86,10 @@ fn detection_begins_when_all_were_there() {
     let mut actions = Vec::new();
     let mut core = Core::start(Time(1), settings, &BTreeMap::new(), &mut actions).unwrap();
     assert_eq!(core.next_due(Time(2)), None, "no test is due");
-    core.peer(Time(2), NodeId(1), PeerEvent::Up, &mut actions).unwrap();
+    core.handle(Time(2), Input::Peer(NodeId(1), PeerEvent::Up), &mut actions);
     assert_eq!(core.next_due(Time(2)), None, "no test is due yet");
     let met = PeerEvent::Received(peer_message::PeerMessage::MetAll.bytes());
-    core.peer(Time(3), NodeId(1), met, &mut actions).unwrap();
+    core.handle(Time(3), Input::Peer(NodeId(1), met), &mut actions);
     assert!(core.next_due(Time(2)).is_some());
 }
 
@@ -136,7 +137,8 @@ fn a_permit_for_a_client_of_a_former_incarnation() {
         },
     };
     let mut actions = Vec::new();
-    fleet.nodes.get_mut(&NodeId(0)).expect("up").client(fleet.now, ClientId(1), ask, &mut actions);
+    let input = Input::Client(ClientId(1), ask);
+    fleet.nodes.get_mut(&NodeId(0)).expect("up").handle(fleet.now, input, &mut actions);
     let first =
         actions.iter().position(|action| matches!(action, Action::Store(..))).expect("it stores");
     actions.truncate(first + 1);

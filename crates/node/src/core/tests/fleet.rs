@@ -14,7 +14,7 @@ pub(super) struct Fleet {
     /// What clients were told, by node and stream.
     told: BTreeMap<(NodeId, ClientId), Vec<ServerMessage>>,
     pub(super) reports: Vec<StatusReport>,
-    pub(super) stopped: Vec<(NodeId, String)>,
+    pub(super) stopped: Vec<(NodeId, StopReason)>,
     pub(super) rejected: Vec<PeerError>,
     pub(super) probes: Vec<(SessionId, u64, Vec<u32>)>,
     /// Channels on which nothing arrives.
@@ -86,9 +86,7 @@ impl Fleet {
     pub(super) fn peer(&mut self, at: NodeId, from: NodeId, event: PeerEvent) {
         let Some(core) = self.nodes.get_mut(&at) else { return };
         let mut actions = Vec::new();
-        if let Err(error) = core.peer(self.now, from, event, &mut actions) {
-            self.rejected.push(error);
-        }
+        core.handle(self.now, Input::Peer(from, event), &mut actions);
         self.carry_out(at, actions);
     }
 
@@ -96,7 +94,8 @@ impl Fleet {
     pub(super) fn ask(&mut self, node: u32, client: u64, ask: ClientMessage) {
         let at = NodeId(node);
         let mut actions = Vec::new();
-        self.nodes.get_mut(&at).expect("up").client(self.now, ClientId(client), ask, &mut actions);
+        let input = Input::Client(ClientId(client), ask);
+        self.nodes.get_mut(&at).expect("up").handle(self.now, input, &mut actions);
         self.carry_out(at, actions);
         self.run();
     }
@@ -146,42 +145,31 @@ impl Fleet {
 
     pub(super) fn gone(&mut self, node: u32, client: u64) {
         let mut actions = Vec::new();
-        self.nodes.get_mut(&NodeId(node)).expect("up").client_gone(
-            self.now,
-            ClientId(client),
-            &mut actions,
-        );
+        let input = Input::ClientGone(ClientId(client));
+        self.nodes.get_mut(&NodeId(node)).expect("up").handle(self.now, input, &mut actions);
         self.carry_out(NodeId(node), actions);
         self.run();
     }
 
     pub(super) fn free(&mut self, node: u32, session: SessionId, number: u64) {
         let mut actions = Vec::new();
-        self.nodes.get_mut(&NodeId(node)).expect("up").free(
-            self.now,
-            session,
-            number,
-            &mut actions,
-        );
+        let input = Input::SlotsFree { session, number };
+        self.nodes.get_mut(&NodeId(node)).expect("up").handle(self.now, input, &mut actions);
         self.carry_out(NodeId(node), actions);
         self.run();
     }
 
     pub(super) fn restore(&mut self, node: u32, gate: &str, k: u32, in_use: &[u32]) {
         let mut actions = Vec::new();
-        self.nodes.get_mut(&NodeId(node)).expect("up").restore(
-            self.now,
-            gate,
-            k,
-            in_use,
-            &mut actions,
-        );
+        let input = Input::RestoreGate { name: gate.to_owned(), k, in_use: in_use.to_vec() };
+        self.nodes.get_mut(&NodeId(node)).expect("up").handle(self.now, input, &mut actions);
         self.carry_out(NodeId(node), actions);
     }
 
     pub(super) fn look(&mut self, node: u32, gate: &str) -> StatusReport {
         let mut actions = Vec::new();
-        self.nodes.get_mut(&NodeId(node)).expect("up").look(self.now, 1, Some(gate), &mut actions);
+        let input = Input::StatusQuery { query: 1, gate: Some(gate.to_owned()) };
+        self.nodes.get_mut(&NodeId(node)).expect("up").handle(self.now, input, &mut actions);
         self.carry_out(NodeId(node), actions);
         self.run();
         self.pass(Span(1_000_000_000));
@@ -210,7 +198,7 @@ impl Fleet {
             let Some((at, node)) = due.filter(|due| due.0 <= end) else { break };
             self.now = self.now.max(at);
             let mut actions = Vec::new();
-            self.nodes.get_mut(&node).expect("up").tick(self.now, &mut actions);
+            self.nodes.get_mut(&node).expect("up").handle(self.now, Input::Tick, &mut actions);
             self.carry_out(node, actions);
             self.run();
         }
@@ -230,14 +218,14 @@ impl Fleet {
                 Action::Probe { session, number, slots, .. } => {
                     self.probes.push((session, number, slots))
                 }
-                Action::Stop(why) => self.stopped.push((node, why)),
+                Action::Stop(reason) => self.stopped.push((node, reason)),
+                Action::Log(LogEvent::PeerRejected { error, .. }) => self.rejected.push(error),
                 Action::Propose(..)
                 | Action::Connect(..)
                 | Action::Disconnect(_)
                 | Action::NewIncarnation
-                | Action::Log(_) => {
-                    unreachable!("there is no log")
-                }
+                | Action::Suspend(_)
+                | Action::Log(_) => unreachable!("only with leases"),
             }
         }
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use kgate_core::{NodeId, Time};
 
 use super::super::super::*;
-use super::{Clock, Event, Flaw, MILLISECOND, World};
+use super::{Clock, Event, MILLISECOND, Mutation, World};
 
 /// What a client does by itself.
 #[derive(Clone, Copy, Debug)]
@@ -218,7 +218,7 @@ impl World {
             let machine = self.machine(node);
             machine.lamport += 1;
             let lamport = machine.lamport;
-            if self.flaw == Some(Flaw::FenceOfDecision) {
+            if self.mutation == Some(Mutation::FenceOfDecision) {
                 fence.0 = u128::from(lamport) << 16 | u128::from(node.0);
             }
             self.checker.decided(self.now, slots, fence.0);
@@ -226,7 +226,7 @@ impl World {
         let whole = self.timing.lease;
         if let ServerMessage::Welcome { valid_for, .. } | ServerMessage::Renewed { valid_for, .. } =
             &mut tell
-            && self.flaw == Some(Flaw::AlwaysWholeLease)
+            && self.mutation == Some(Mutation::AlwaysWholeLease)
         {
             *valid_for = Some(whole);
         }

@@ -5,11 +5,11 @@ use kgate_core::{NodeId, Span};
 use kgate_testkit::{each_seed, seeds};
 
 use super::runs::run_with;
-use super::{Flaw, MILLISECOND, SECOND, World};
+use super::{MILLISECOND, Mutation, SECOND, World};
 
 /// Three nodes with one slot, nobody but one keeper and one client of a lease, who comes later.
-fn story(flaw: Option<Flaw>, ttl: u64, work: u64) -> World {
-    let mut world = World::with_actors(5, 3, 3, 1, flaw, 1, 2 * SECOND);
+fn story(mutation: Option<Mutation>, ttl: u64, work: u64) -> World {
+    let mut world = World::with_actors(5, 3, 3, 1, mutation, 1, 2 * SECOND);
     world.add_keepers(1);
     (world.keepers[0].ttl, world.keepers[0].work) = (Span(ttl), Some(work));
     world.run_until(2 * SECOND);
@@ -101,7 +101,7 @@ fn it_is_renewed_at_another_node() {
 /// Planted: a node that counts half of the time takes it back early.
 #[test]
 fn who_counts_too_little_is_found() {
-    let mut world = story(Some(Flaw::ExpiresEarly), 4 * SECOND, 60 * SECOND);
+    let mut world = story(Some(Mutation::ExpiresEarly), 4 * SECOND, 60 * SECOND);
     let told = world.keepers[0].told_at;
     world.run_until(told + 3 * SECOND);
     assert!(world.keepers[0].held.is_none());
@@ -126,13 +126,13 @@ fn at_most_k_with_permits_of_the_log() {
 /// Planted: each is found.
 #[test]
 fn what_is_left_out_of_holding_is_missed() {
-    for flaw in [Flaw::NeverReserves, Flaw::GivesBackBlindly] {
+    for mutation in [Mutation::NeverReserves, Mutation::GivesBackBlindly] {
         let unsafe_run = |seed: &u64| {
-            let (_, wrong) = run_with(*seed, Some(flaw), true);
+            let (_, wrong) = run_with(*seed, Some(mutation), true);
             wrong.iter().any(|why| why.contains("believed held") || why.contains("fence"))
         };
         let found = (1..=400).find(unsafe_run);
-        println!("{flaw:?}: seed {found:?}");
-        assert!(found.is_some(), "{flaw:?} was not found");
+        println!("{mutation:?}: seed {found:?}");
+        assert!(found.is_some(), "{mutation:?} was not found");
     }
 }

@@ -11,7 +11,8 @@ use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
 use kgate_core::NodeId;
 
-use super::{Event, Flaw, MILLISECOND, Proposer, SECOND, World};
+use super::super::super::Input;
+use super::{Event, MILLISECOND, Mutation, Proposer, SECOND, World};
 
 pub(super) struct TotalOrder {
     state: State,
@@ -146,8 +147,11 @@ impl World {
         }
         self.log.applied.insert(node, applied + 1);
         let index = applied as u64 + 1;
-        let changes =
-            if self.flaw == Some(Flaw::GoneAtSuspect) { gone_at_suspect(changes) } else { changes };
+        let changes = if self.mutation == Some(Mutation::GoneAtSuspect) {
+            gone_at_suspect(changes)
+        } else {
+            changes
+        };
         let leader = NodeId(0);
         let status = LogStatus {
             leader: Some(leader),
@@ -157,10 +161,8 @@ impl World {
             appended: cluster_state.voters.clone(),
             ..LogStatus::default()
         };
-        self.with(node, |core, now, actions| {
-            core.news(now, AppliedEntry { index, changes }, actions);
-            core.log_status(now, status, actions);
-        });
+        self.input(node, Input::Applied(AppliedEntry { index, changes }));
+        self.input(node, Input::LogStatus(status));
         // The next one takes as long again to be written, where the disk is slow.
         let after = if self.log.lag_most > 20 * MILLISECOND {
             self.rng.below(self.log.lag_most)

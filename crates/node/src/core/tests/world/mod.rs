@@ -33,7 +33,7 @@ pub(super) const SECOND: u64 = 1_000_000_000;
 
 /// What is left out on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub(super) enum Mutation {
     /// Gates grant whether there is a lease or not (N5).
     GrantsWithoutLease,
     /// A suspected node is gone at once (E3).
@@ -148,7 +148,7 @@ pub(super) struct World {
     keeper_streams: BTreeMap<ClientId, usize>,
     opened: u64,
     pub(super) checker: Checker,
-    flaw: Option<Flaw>,
+    mutation: Option<Mutation>,
     /// Ways on which nothing arrives.
     cut: BTreeSet<(NodeId, NodeId)>,
     loss: u64,
@@ -159,16 +159,22 @@ pub(super) struct World {
     /// What the first client of each node was granted last, with its fence; and how it was refused.
     grants: BTreeMap<usize, (Vec<u32>, u128)>,
     refusals: BTreeMap<usize, (ErrorCode, String)>,
-    pub(super) stopped: Vec<String>,
-    /// What the nodes had to say to whoever runs them.
-    pub(super) notes: Vec<(NodeId, Result<String, String>)>,
+    pub(super) stopped: Vec<StopReason>,
+    /// What the operators of the nodes read in their logs.
+    pub(super) events_logged: Vec<(NodeId, LogEvent)>,
     /// When whoever watches at a node was last told to look again.
     changed: BTreeMap<NodeId, u64>,
 }
 
 impl World {
-    pub(super) fn new(seed: u64, nodes: u32, voters: u32, k: u32, flaw: Option<Flaw>) -> Self {
-        Self::with_actors(seed, nodes, voters, k, flaw, nodes * 2, 0)
+    pub(super) fn new(
+        seed: u64,
+        nodes: u32,
+        voters: u32,
+        k: u32,
+        mutation: Option<Mutation>,
+    ) -> Self {
+        Self::with_actors(seed, nodes, voters, k, mutation, nodes * 2, 0)
     }
 
     /// With so many clients, who come then.
@@ -177,7 +183,7 @@ impl World {
         nodes: u32,
         voters: u32,
         k: u32,
-        flaw: Option<Flaw>,
+        mutation: Option<Mutation>,
         actors: u32,
         from: u64,
     ) -> Self {
@@ -213,7 +219,7 @@ impl World {
             keeper_streams: BTreeMap::new(),
             opened: 0,
             checker: Checker::new(k),
-            flaw,
+            mutation,
             cut: BTreeSet::new(),
             loss: 0,
             delay_most: 5 * MILLISECOND,
@@ -222,7 +228,7 @@ impl World {
             grants: BTreeMap::new(),
             refusals: BTreeMap::new(),
             stopped: Vec::new(),
-            notes: Vec::new(),
+            events_logged: Vec::new(),
             changed: BTreeMap::new(),
         };
         for node in (0..nodes).map(NodeId) {
@@ -275,30 +281,25 @@ impl World {
             Event::Tick(node) => {
                 if self.machines[&node].tick_at <= self.now {
                     self.machine(node).tick_at = u64::MAX;
-                    self.with(node, |core, now, actions| core.tick(now, actions));
+                    self.input(node, Input::Tick);
                 }
             }
             Event::PeerMessage { from, to, bytes, lamport } => {
                 let machine = self.machine(to);
                 machine.lamport = machine.lamport.max(lamport);
-                self.with(to, |core, now, actions| {
-                    core.peer(now, from, PeerEvent::Received(bytes), actions)
-                        .expect("no message is junk");
-                });
+                self.input(to, Input::Peer(from, PeerEvent::Received(bytes)));
             }
             Event::Entry(node) => self.entry(node),
             Event::Proposal { from, command } => self.proposal(from, command),
             Event::Decided { from, command } => self.decided(from, command),
             Event::Answer { to, came } => {
                 if self.machines[&to.node].boot == to.boot {
-                    self.with(to.node, |core, now, actions| {
-                        core.proposed(now, to.number, came, actions)
-                    });
+                    self.input(to.node, Input::Proposed { number: to.number, result: came });
                 }
             }
             Event::ClientMessage { node, boot, stream, ask } => {
                 if self.machines[&node].boot == boot {
-                    self.with(node, |core, now, actions| core.client(now, stream, ask, actions));
+                    self.input(node, Input::Client(stream, ask));
                 }
             }
             Event::Gone { node, boot, stream } => {
@@ -315,10 +316,10 @@ impl World {
     }
 
     fn gone(&mut self, node: NodeId, stream: ClientId) {
-        let freed = self.flaw == Some(Flaw::FreedAtStreamEnd);
+        let freed = self.mutation == Some(Mutation::FreedAtStreamEnd);
         self.with(node, |core, now, actions| match core.sessions.of(stream).filter(|_| freed) {
             Some(session) => core.end_session(now, session, actions),
-            None => core.client_gone(now, stream, actions),
+            None => core.handle(now, Input::ClientGone(stream), actions),
         });
     }
 
@@ -326,7 +327,12 @@ impl World {
         self.machines.get_mut(&node).expect("there is such a node")
     }
 
-    /// Something happens at a node that is up, and what it wants done is done.
+    /// A node that is up takes an input, and its actions are carried out.
+    fn input(&mut self, node: NodeId, input: Input) {
+        self.with(node, |core, now, actions| core.handle(now, input, actions));
+    }
+
+    /// Something happens at a node that is up, and its actions are carried out.
     fn with(&mut self, node: NodeId, what: impl FnOnce(&mut Core, Time, &mut Vec<Action>)) {
         let real = self.now;
         let machine = self.machine(node);
@@ -369,12 +375,14 @@ impl World {
                     machine.incarnation += 1;
                     let (incarnation, start) =
                         (Incarnation(machine.incarnation), self.rng.below(u64::MAX));
-                    self.with(node, |core, now, actions| {
-                        core.begin_incarnation(now, incarnation, start, actions)
-                    });
+                    self.input(node, Input::BeginIncarnation { incarnation, start });
                 }
-                Action::Stop(why) => self.stopped.push(why),
-                Action::Log(note) => self.notes.push((node, note)),
+                Action::Stop(reason) => self.stopped.push(reason),
+                Action::Log(event @ LogEvent::PeerRejected { .. }) => panic!("{node}: {event}"),
+                Action::Log(event) => self.events_logged.push((node, event)),
+                Action::Suspend(suspended) => {
+                    self.machine(node).suspended = Some(suspended.bytes());
+                }
                 Action::Changed => drop(self.changed.insert(node, self.now)),
                 Action::Connect(..) | Action::Disconnect(_) | Action::Opened(_) => {}
                 Action::Store(..)
@@ -417,13 +425,13 @@ impl World {
         let (start, seed) = (self.rng.below(u64::MAX), self.rng.below(u64::MAX));
         let (real, timing, nodes) =
             (self.now, self.timing, u32::try_from(self.machines.len()).expect("few"));
-        let keeps = self.flaw == Some(Flaw::KeepsItsIncarnation);
-        let flaws = super::Flaws {
-            grants_without_lease: self.flaw == Some(Flaw::GrantsWithoutLease),
-            never_reserves: self.flaw == Some(Flaw::NeverReserves),
-            gives_back_blindly: self.flaw == Some(Flaw::GivesBackBlindly),
-            expires_early: self.flaw == Some(Flaw::ExpiresEarly),
-            gates_keep_incarnations: self.flaw == Some(Flaw::GatesKeepIncarnations),
+        let keeps = self.mutation == Some(Mutation::KeepsItsIncarnation);
+        let mutations = super::Mutations {
+            grants_without_lease: self.mutation == Some(Mutation::GrantsWithoutLease),
+            never_reserves: self.mutation == Some(Mutation::NeverReserves),
+            gives_back_blindly: self.mutation == Some(Mutation::GivesBackBlindly),
+            expires_early: self.mutation == Some(Mutation::ExpiresEarly),
+            gates_keep_incarnations: self.mutation == Some(Mutation::GatesKeepIncarnations),
         };
         let appended = self.log.voters();
         let machine = self.machine(node);
@@ -458,7 +466,7 @@ impl World {
         let now = machine.clock.read(real);
         let mut core =
             Core::start(now, settings, &BTreeMap::new(), &mut actions).expect("it starts");
-        core.flaws = flaws;
+        core.mutations = mutations;
         machine.core = Some(core);
         machine.tick_at = u64::MAX;
         self.carry_out(node, actions);
@@ -495,9 +503,8 @@ impl World {
 
     /// A node stops cleanly (R1).
     pub(super) fn suspend(&mut self, node: NodeId) {
-        let mut suspended = None;
-        self.with(node, |core, now, actions| suspended = core.suspend(now, actions));
-        self.machine(node).suspended = suspended.map(|suspended| suspended.bytes());
+        self.machine(node).suspended = None;
+        self.input(node, Input::Stop);
         self.kill(node);
     }
 }

@@ -6,7 +6,7 @@
 use kgate_core::NodeId;
 use kgate_testkit::{Rng, each_seed, seeds};
 
-use super::{Event, Flaw, MILLISECOND, SECOND, World};
+use super::{Event, MILLISECOND, Mutation, SECOND, World};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -135,17 +135,21 @@ impl World {
 }
 
 /// One run; what was wrong with it.
-pub(in crate::core::tests) fn run(seed: u64, flaw: Option<Flaw>) -> (World, Vec<String>) {
-    run_with(seed, flaw, false)
+pub(in crate::core::tests) fn run(seed: u64, mutation: Option<Mutation>) -> (World, Vec<String>) {
+    run_with(seed, mutation, false)
 }
 
 /// The same, with keepers or without.
-pub(super) fn run_with(seed: u64, flaw: Option<Flaw>, keepers: bool) -> (World, Vec<String>) {
+pub(super) fn run_with(
+    seed: u64,
+    mutation: Option<Mutation>,
+    keepers: bool,
+) -> (World, Vec<String>) {
     let mut rng = Rng::new(seed);
     let nodes = [1, 2, 3, 3, 3, 4, 5][usize::try_from(rng.below(7)).expect("small")];
     let voters = if nodes >= 3 { 3 } else { nodes };
     let k = u32::try_from(rng.within(1, 3)).expect("small");
-    let mut world = World::new(seed, nodes, voters, k, flaw);
+    let mut world = World::new(seed, nodes, voters, k, mutation);
     if keepers {
         world.add_keepers(nodes);
     }
@@ -185,21 +189,21 @@ fn at_most_k_whatever_happens() {
 /// The checker sees each of these missing: a rule left out is found within so many runs.
 #[test]
 fn what_is_left_out_is_missed() {
-    for flaw in [
-        Flaw::GrantsWithoutLease,
-        Flaw::GoneAtSuspect,
-        Flaw::AlwaysWholeLease,
-        Flaw::KeepsItsIncarnation,
-        Flaw::FenceOfDecision,
-        Flaw::FreedAtStreamEnd,
+    for mutation in [
+        Mutation::GrantsWithoutLease,
+        Mutation::GoneAtSuspect,
+        Mutation::AlwaysWholeLease,
+        Mutation::KeepsItsIncarnation,
+        Mutation::FenceOfDecision,
+        Mutation::FreedAtStreamEnd,
     ] {
         let unsafe_run = |seed: &u64| {
-            let (_, wrong) = run(*seed, Some(flaw));
+            let (_, wrong) = run(*seed, Some(mutation));
             wrong.iter().any(|why| why.contains("believed held") || why.contains("fence"))
         };
         let found = (1..=400).find(unsafe_run);
-        println!("{flaw:?}: seed {found:?}");
-        assert!(found.is_some(), "{flaw:?} was not found");
+        println!("{mutation:?}: seed {found:?}");
+        assert!(found.is_some(), "{mutation:?} was not found");
     }
 }
 
@@ -208,7 +212,7 @@ fn what_is_left_out_is_missed() {
 /// whoever asks waits for them for ever.
 #[test]
 fn gates_in_a_former_incarnation_are_missed() {
-    let stuck = |seed: &u64| !run(*seed, Some(Flaw::GatesKeepIncarnations)).1.is_empty();
+    let stuck = |seed: &u64| !run(*seed, Some(Mutation::GatesKeepIncarnations)).1.is_empty();
     let found = (1..=1000).find(stuck).expect("it was not found");
     println!("seed {found}");
     assert_eq!(run(found, None).1, Vec::<String>::new());

@@ -41,7 +41,7 @@ impl World {
     /// The views that members began, by the log.
     pub(in crate::core::tests) fn views(&self) -> impl Iterator<Item = u64> + '_ {
         let core = self.machines[&NodeId(0)].core.as_ref().expect("up");
-        core.control.as_ref().expect("it has a log").incarnations.values().copied()
+        core.failures.control().incarnations.values().copied()
     }
 
     pub(in crate::core::tests) fn view(&self, node: u32) -> ControlView {
@@ -59,7 +59,7 @@ impl World {
 
     /// Somebody begins to watch at that node.
     pub(in crate::core::tests) fn watch(&mut self, node: NodeId) {
-        self.with(node, |core, _, actions| core.watch(true, actions));
+        self.input(node, Input::Watch(true));
     }
 
     /// Whether they were told to look again since then.
@@ -83,18 +83,25 @@ impl World {
         self.cut.clear();
     }
 
-    /// A peer says something; what comes of it: an error is what no correct peer says.
+    /// A peer sends a message. Returns why it was rejected, if it was.
     pub(in crate::core::tests) fn message(
         &mut self,
         to: NodeId,
         from: NodeId,
         message: &PeerMessage,
-    ) -> Result<(), PeerError> {
-        let mut taken = Ok(());
+    ) -> Option<PeerError> {
+        let mut rejected = None;
         self.with(to, |core, now, actions| {
-            taken = core.peer(now, from, PeerEvent::Received(message.bytes()), actions)
+            let received = PeerEvent::Received(message.bytes());
+            core.handle(now, Input::Peer(from, received), actions);
+            actions.retain(|action| {
+                if let Action::Log(LogEvent::PeerRejected { error, .. }) = action {
+                    rejected = Some(error.clone());
+                }
+                !matches!(action, Action::Log(LogEvent::PeerRejected { .. }))
+            });
         });
-        taken
+        rejected
     }
 
     /// A client begins a session at a node and says these words about permits of the log: how many
@@ -111,13 +118,15 @@ impl World {
         let core = machine.core.as_mut().expect("up");
         let hello =
             ClientMessage::Hello { process: Process::default(), resume: None, secret: Secret(1) };
-        core.client(now, client, hello, &mut actions);
+        core.handle(now, Input::Client(client, hello), &mut actions);
         for (number, (permit, secret)) in (1..).zip(words) {
             let word = PermitCommand::Renew;
-            core.client(
+            core.handle(
                 now,
-                client,
-                ClientMessage::Permit { number, permit, secret, command: word },
+                Input::Client(
+                    client,
+                    ClientMessage::Permit { number, permit, secret, command: word },
+                ),
                 &mut actions,
             );
         }
