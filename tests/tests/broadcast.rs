@@ -107,7 +107,7 @@ struct World<S: Broadcast> {
     crashes: u32,
     channels: BTreeMap<(NodeId, NodeId), VecDeque<S::Message>>,
     dead: BTreeSet<NodeId>,
-    untold: BTreeSet<(NodeId, NodeId)>,
+    unaware: BTreeSet<(NodeId, NodeId)>,
     checker: BroadcastChecker,
 }
 
@@ -117,7 +117,7 @@ enum Step {
     Broadcast(NodeId),
     Arrive(NodeId, NodeId, usize),
     Crash(NodeId),
-    Tell(NodeId, NodeId),
+    NotifyCrash(NodeId, NodeId),
 }
 
 impl<S: Broadcast> World<S> {
@@ -132,7 +132,7 @@ impl<S: Broadcast> World<S> {
             crashes,
             channels: BTreeMap::new(),
             dead: BTreeSet::new(),
-            untold: BTreeSet::new(),
+            unaware: BTreeSet::new(),
             checker: BroadcastChecker::default(),
         }
     }
@@ -156,7 +156,7 @@ impl<S: Broadcast> World<S> {
         if self.crashes > 0 && living.len() > 1 {
             steps.extend(living.iter().map(|&node| Step::Crash(node)));
         }
-        steps.extend(self.untold.iter().map(|&(node, of)| Step::Tell(node, of)));
+        steps.extend(self.unaware.iter().map(|&(node, of)| Step::NotifyCrash(node, of)));
         steps
     }
 
@@ -179,12 +179,12 @@ impl<S: Broadcast> World<S> {
                 self.crashes -= 1;
                 self.dead.insert(node);
                 self.channels.retain(|way, _| way.1 != node);
-                self.untold.retain(|news| news.0 != node);
-                self.untold.extend(self.living().into_iter().map(|other| (other, node)));
+                self.unaware.retain(|news| news.0 != node);
+                self.unaware.extend(self.living().into_iter().map(|other| (other, node)));
                 None
             }
-            Step::Tell(node, of) => {
-                self.untold.remove(&(node, of));
+            Step::NotifyCrash(node, of) => {
+                self.unaware.remove(&(node, of));
                 self.input(node, Input::Crashed { node: of, incarnation: Incarnation::default() })
             }
         }
@@ -318,7 +318,7 @@ fn random<S: Broadcast>(
         // Crashes in the midst of things, and news of them late.
         let patience = match step {
             Step::Broadcast(_) | Step::Arrive(..) => 1,
-            Step::Tell(..) => 4,
+            Step::NotifyCrash(..) => 4,
             Step::Crash(_) => 40,
         };
         if rng.below(patience) > 0 {
@@ -350,8 +350,10 @@ fn d5_never_ends() {
         let mut left = [0; 16];
         left[0] = 1;
         let mut world = World::<Tree>::new(&left, 2, printed);
-        let (arrive, tell) =
-            (|a, b| Step::Arrive(NodeId(a), NodeId(b), 0), |a, b| Step::Tell(NodeId(a), NodeId(b)));
+        let (arrive, tell) = (
+            |a, b| Step::Arrive(NodeId(a), NodeId(b), 0),
+            |a, b| Step::NotifyCrash(NodeId(a), NodeId(b)),
+        );
         let crash = |node| Step::Crash(NodeId(node));
         let steps = [
             Step::Broadcast(NodeId(0)),
@@ -370,7 +372,7 @@ fn d5_never_ends() {
         for step in steps {
             assert_eq!(world.take(step), None);
         }
-        let arrives_first = |step: &Step| matches!(step, Step::Tell(..));
+        let arrives_first = |step: &Step| matches!(step, Step::NotifyCrash(..));
         while let Some(step) = world.steps().into_iter().min_by_key(arrives_first) {
             assert_eq!(world.take(step), None);
         }

@@ -110,10 +110,10 @@ fn changed(of: &str, from: &str, to: &str) -> Outcome {
 /// The planted lies: another line below a step, another expectation, a defect that is not repaired.
 #[test]
 fn a_wrong_story_is_caught() {
-    let lie = changed("vcube/d1.txt", "    p1 enters\n", "    p0 enters\n");
+    let lie = changed("vcube/d1.txt", "    p1 acquires\n", "    p0 acquires\n");
     assert!(!lie.passes());
     let difference = lie.difference.join("\n");
-    assert!(difference.contains("-    p0 enters\n+    p1 enters"), "{difference}");
+    assert!(difference.contains("-    p0 acquires\n+    p1 acquires"), "{difference}");
     let lie = changed(
         "vcube/d1.txt",
         "expect \"every request of a live process is granted\"",
@@ -186,7 +186,7 @@ fn folders_are_protocols() {
 /// Many processes need many steps before the first of them goes in: that is no standstill.
 #[test]
 fn a_crowd_is_not_taken_for_a_standstill() {
-    let asks: String = (0..120).map(|node| format!("p{node} asks\n")).collect();
+    let asks: String = (0..120).map(|node| format!("p{node} requests\n")).collect();
     let text = format!("protocol raymond\nprocesses 120\npermits 1\nexpect correct\n\n{asks}");
     let came = run(&text.parse().expect("a scenario")).expect("played");
     assert_eq!(came.unexpected, None);

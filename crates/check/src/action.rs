@@ -41,24 +41,24 @@ pub type ActionOf<P> = Action<Sent<P>, <P as Protocol>::Timer>;
 impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<Arc<Hashed<M>>, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Acquire(node, 1) => write!(f, "{node} asks"),
-            Self::Acquire(node, weight) => write!(f, "{node} asks for {weight}"),
-            Self::Withdraw(node) => write!(f, "{node} gives up"),
-            Self::Release(node, _) => write!(f, "{node} comes out"),
+            Self::Acquire(node, 1) => write!(f, "{node} requests"),
+            Self::Acquire(node, weight) => write!(f, "{node} requests {weight}"),
+            Self::Withdraw(node) => write!(f, "{node} withdraws"),
+            Self::Release(node, _) => write!(f, "{node} releases"),
             Self::Message(_, fate, (from, to, message)) => {
                 write!(f, "{from} -> {to}: {:?}", message.value)?;
                 f.write_str(match fate {
                     Fate::Arrives => "",
                     Fate::Lost => " lost",
-                    Fate::Doubled => " doubled",
+                    Fate::Duplicated => " duplicated",
                 })
             }
-            Self::Expire(node, timer) => write!(f, "{node}: {timer:?} runs out"),
+            Self::Expire(node, timer) => write!(f, "{node}: {timer:?} expires"),
             Self::Crash(node) | Self::Down(node) => write!(f, "{node} crashes"),
-            Self::Restart(node) => write!(f, "{node} is back"),
-            Self::NotifyCrash(node, of, _) => write!(f, "{node} learns that {of} has crashed"),
-            Self::NotifyReturn(node, of) => write!(f, "{node} learns that {of} is back"),
-            Self::Resize(node, k) => write!(f, "{node} sets k to {k}"),
+            Self::Restart(node) => write!(f, "{node} recovers"),
+            Self::NotifyCrash(node, of, _) => write!(f, "{node} learns that {of} crashed"),
+            Self::NotifyReturn(node, of) => write!(f, "{node} learns that {of} recovered"),
+            Self::Resize(node, k) => write!(f, "{node} learns that k is {k}"),
         }
     }
 }
@@ -67,7 +67,7 @@ impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<Arc<Hashed<M>>, T> {
 /// the order of sending.
 pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
     match action {
-        Action::Acquire(node, weight) => Step::Ask { node: *node, weight: u32::from(*weight) },
+        Action::Acquire(node, weight) => Step::Acquire { node: *node, weight: u32::from(*weight) },
         Action::Withdraw(node) => Step::Withdraw(*node),
         Action::Release(node, grant) => {
             let earlier = before.clients[node.index()]
@@ -90,8 +90,8 @@ pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
         Action::Expire(node, timer) => Step::Expire { node: *node, timer: format!("{timer:?}") },
         Action::Crash(node) | Action::Down(node) => Step::Crash(*node),
         Action::Restart(node) => Step::Restart(*node),
-        Action::NotifyCrash(node, of, _) => Step::Tell { node: *node, of: *of },
-        Action::NotifyReturn(node, of) => Step::Welcome { node: *node, of: *of },
+        Action::NotifyCrash(node, of, _) => Step::NotifyCrash { node: *node, of: *of },
+        Action::NotifyReturn(node, of) => Step::NotifyReturn { node: *node, of: *of },
         Action::Resize(node, k) => Step::Resize { node: *node, k: *k },
     }
 }

@@ -110,8 +110,8 @@ fn show(args: &TraceArgs, file: &Path) -> Outcome {
         // Draw first, then write: a diagram that is rejected must not empty an existing file.
         let title = if file == Path::new("-") { String::new() } else { file.display().to_string() };
         let svg = diagram::draw_trace(reader, &view, &title).map_err(|error| match error {
-            DrawError::TraceError(error) => unreadable(file, &error),
-            DrawError::DiagramError(why) => Failure::Usage(why.to_string()),
+            DrawError::Trace(error) => unreadable(file, &error),
+            DrawError::Diagram(why) => Failure::Usage(why.to_string()),
         })?;
         match &args.out {
             Some(out) => write(out, svg.as_bytes())?,
@@ -128,9 +128,9 @@ fn show(args: &TraceArgs, file: &Path) -> Outcome {
     // A truncated trace is shown as far as it could be read.
     to.flush()?;
     shown.map_err(|error| match error {
-        ViewError::TraceError(error) => unreadable(file, &error),
+        ViewError::Trace(error) => unreadable(file, &error),
         ViewError::Io(error) => error.into(),
-        why @ ViewError::Nobody(_) => Failure::Usage(why.to_string()),
+        why @ ViewError::NoProcess(_) => Failure::Usage(why.to_string()),
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -161,7 +161,7 @@ fn unreadable(file: &Path, error: &TraceError) -> Failure {
         TraceError::Header(_)
         | TraceError::Version(_)
         | TraceError::Line(..)
-        | TraceError::Nobody(..)
+        | TraceError::UnknownNode(..)
         | TraceError::Backwards(_) => format!("{name}: {error}"),
     })
 }

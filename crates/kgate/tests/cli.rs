@@ -492,7 +492,7 @@ fn schedules_are_explored() {
     let output = kgate("check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest");
     assert_eq!(output.status.code(), Some(1));
     let text = stdout(&output);
-    assert!(text.contains("DOES NOT HOLD") && text.contains("p1 asks"), "{text}");
+    assert!(text.contains("DOES NOT HOLD") && text.contains("p1 requests"), "{text}");
     let cut = json("check --protocol raymond -n 4 -k 2 --entries 3 --max-states 5000 --json");
     assert_eq!(cut["complete"], false);
     for (line, says) in [
@@ -649,11 +649,11 @@ fn scenarios_are_played_and_compared() {
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = |name: &str| folder.join(name).display().to_string();
     let file = path("story.txt");
-    let story = "# Alone.\nprotocol raymond\nprocesses 2\nk 1\nexpect correct\n\np0 asks\np0 -> p1: request\n";
+    let story = "# Alone.\nprotocol raymond\nprocesses 2\nk 1\nexpect correct\n\np0 requests\np0 -> p1: request\n";
     std::fs::write(&file, story).expect("written");
     let output = kgate(&format!("scenario {file}"));
     assert_eq!(output.status.code(), Some(1));
-    assert!(stdout(&output).contains("+    p0 enters"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("+    p0 acquires"), "{}", stdout(&output));
     assert_eq!(kgate(&format!("scenario --rewrite {file}")).status.code(), Some(0));
     let (trace, diagram) = (path("story.ndjson"), path("story.svg"));
     let output = kgate(&format!("scenario {file} --trace {trace} --diagram {diagram}"));
@@ -704,14 +704,14 @@ fn a_scenario_that_cannot_be_meant_is_bad_usage() {
             "",
             "is no state of p1",
         ),
-        ("raymond\nprocesses 2\nk 1", "p0 comes out\n", "is not possible here"),
+        ("raymond\nprocesses 2\nk 1", "p0 releases\n", "is not possible here"),
     ] {
         let output = kgate(&format!("scenario {}", put("a.txt", header, steps)));
         assert_eq!(output.status.code(), Some(2), "{header}: {}", stdout(&output));
         assert!(stdout(&output).contains(says), "{header}: {}", stdout(&output));
     }
     put("b.txt", "raymond\nsleep", "");
-    put("c.txt", "raymond\nprocesses 2\nk 1", "p0 asks\n");
+    put("c.txt", "raymond\nprocesses 2\nk 1", "p0 requests\n");
     let output = kgate(&format!("scenario {}", folder.display()));
     assert_eq!(output.status.code(), Some(2));
     let says = stdout(&output);

@@ -1,10 +1,10 @@
-//! Safety: at most k units in use at any time (vcube-2018 section 7.4, Lemma 7.1; the same in every
-//! paper).
+//! Safety: at most k slots are in use at any time (vcube-2018 section 7.4, Lemma 7.1; the same in
+//! every paper).
 //!
-//! Where a process goes in once at a time with one unit, that is: at most k slots in use. With numbered
-//! slots a process may be inside several times, each time with several units, and k may change:
-//! then k is the greatest that any live process believes in, and slots beyond it, which are used up
-//! but not taken again ([`WithinK`](crate::WithinK)), do not count.
+//! If each process holds at most one slot, this means at most k holders. With numbered slots a
+//! process may have several grants, each of several slots, and k may change. Then k is the greatest
+//! value that a live process knows, and slots beyond it do not count: they drain, and are not
+//! granted again ([`WithinK`](crate::WithinK)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,79 +12,80 @@ use kgate_core::{GrantId, NodeId, Time};
 
 use crate::Violation;
 
-/// Counts who is inside with how many units. A holder that crashes is no longer inside.
+/// Counts the slots in use. A holder that crashes holds nothing any more.
 #[derive(Clone, Debug)]
 pub struct AtMostK {
     k: u32,
-    inside: BTreeMap<(NodeId, GrantId), Units>,
-    units: usize,
+    grants: BTreeMap<(NodeId, GrantId), Granted>,
+    in_use: usize,
     most: usize,
 }
 
+/// The weight of a grant, and its slots if they are numbered.
 #[derive(Clone, Debug)]
-struct Units {
-    count: u32,
+struct Granted {
+    weight: u32,
     slots: Vec<u32>,
 }
 
-/// Of a process that is inside once at a time.
+/// The grant of a process that has at most one at a time.
 const ONLY: GrantId = GrantId(0);
 
 impl AtMostK {
     /// The property's name.
     pub const NAME: &'static str = "at most k slots in use";
 
-    /// Nobody is inside.
+    /// A checker with no slot in use.
     pub fn new(k: u32) -> Self {
-        Self { k, inside: BTreeMap::new(), units: 0, most: 0 }
+        Self { k, grants: BTreeMap::new(), in_use: 0, most: 0 }
     }
 
-    /// `node`, which is inside once at a time, goes in with one unit.
+    /// `node`, which has at most one grant at a time, is granted one slot.
     pub fn enter(&mut self, node: NodeId, now: Time) -> Option<Violation> {
         if self.is_inside(node) {
-            let text = format!("{node} was granted a second unit while it was inside");
+            let text = format!("{node} was granted a second slot while it holds one");
             return self.wrong(now, text);
         }
         self.insert(node, ONLY, 1, &[]);
-        if self.units <= self.k as usize {
+        if self.in_use <= self.k as usize {
             return None;
         }
         let text =
-            format!("{} processes are inside, k is {}: {:?}", self.units, self.k, self.who());
+            format!("{} processes hold slots, k is {}: {:?}", self.in_use, self.k, self.who());
         self.wrong(now, text)
     }
 
-    /// A client of `node` goes in with `count` units: those slots, if they are numbered.
+    /// A client of `node` is granted `weight` slots: these, if they are numbered.
     pub fn enter_with(
         &mut self,
         node: NodeId,
         grant: GrantId,
-        count: u32,
+        weight: u32,
         slots: &[u32],
         now: Time,
     ) -> Option<Violation> {
-        if self.inside.contains_key(&(node, grant)) {
-            let text = format!("{node} was granted under a name that is in use: {}", grant.0);
+        if self.grants.contains_key(&(node, grant)) {
+            let text = format!("{node} used the grant id {} twice", grant.0);
             return self.wrong(now, text);
         }
-        self.insert(node, grant, count, slots);
-        let within = self.units - self.beyond();
+        self.insert(node, grant, weight, slots);
+        let within = self.in_use - self.beyond();
         if within <= self.k as usize {
             return None;
         }
-        let text = format!("{within} units are in use, k is {}, at {:?}", self.k, self.who());
+        let text = format!("{within} slots are in use, k is {}, at {:?}", self.k, self.who());
         self.wrong(now, text)
     }
 
-    /// k is another one from now on; whoever is inside stays.
+    /// Sets k; existing grants stay.
     pub fn resize(&mut self, k: u32) {
         self.k = k;
     }
 
-    /// `node` comes out, or crashes; false if it was not inside.
+    /// `node` releases all its grants, or crashes; false if it held none.
     pub fn leave(&mut self, node: NodeId) -> bool {
         let mut left = false;
-        while let Some((&(of, grant), _)) = self.inside.range((node, GrantId(0))..).next() {
+        while let Some((&(of, grant), _)) = self.grants.range((node, GrantId(0))..).next() {
             if of != node {
                 break;
             }
@@ -93,48 +94,50 @@ impl AtMostK {
         left
     }
 
-    /// The client of that grant comes out; false if it was not inside.
+    /// The grant of `node` is released; false if there is no such grant.
     pub fn leave_with(&mut self, node: NodeId, grant: GrantId) -> bool {
-        let left = self.inside.remove(&(node, grant));
-        self.units -= left.as_ref().map_or(0, |units| units.count as usize);
+        let left = self.grants.remove(&(node, grant));
+        self.in_use -= left.as_ref().map_or(0, |granted| granted.weight as usize);
         left.is_some()
     }
 
-    /// Starts anew with those inside now, for instance when a run has recovered from a fault.
+    /// Restarts the maximum from the present number, for example when a run has recovered from a
+    /// transient fault.
     pub fn forget_most(&mut self) {
-        self.most = self.units;
+        self.most = self.in_use;
     }
 
-    /// How many units are in use now.
+    /// The number of slots in use now.
     pub fn now(&self) -> usize {
-        self.units
+        self.in_use
     }
 
-    /// The most that were ever in use at once.
+    /// The greatest number of slots in use at once.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    fn insert(&mut self, node: NodeId, grant: GrantId, count: u32, slots: &[u32]) {
-        self.inside.insert((node, grant), Units { count, slots: slots.to_vec() });
-        self.units += count as usize;
-        self.most = self.most.max(self.units);
+    fn insert(&mut self, node: NodeId, grant: GrantId, weight: u32, slots: &[u32]) {
+        self.grants.insert((node, grant), Granted { weight, slots: slots.to_vec() });
+        self.in_use += weight as usize;
+        self.most = self.most.max(self.in_use);
     }
 
     fn is_inside(&self, node: NodeId) -> bool {
-        self.inside.range((node, GrantId(0))..).next().is_some_and(|((of, _), _)| *of == node)
+        self.grants.range((node, GrantId(0))..).next().is_some_and(|((of, _), _)| *of == node)
     }
 
-    /// How many slots beyond k are in use.
+    /// The number of slots beyond k that are in use.
     fn beyond(&self) -> usize {
-        if self.units <= self.k as usize {
-            return 0; // What is there to be excused is not even asked.
+        if self.in_use <= self.k as usize {
+            return 0; // Counting is not free; skip it unless there are too many.
         }
-        self.inside.values().flat_map(|units| &units.slots).filter(|slot| **slot >= self.k).count()
+        let slots = self.grants.values().flat_map(|granted| &granted.slots);
+        slots.filter(|slot| **slot >= self.k).count()
     }
 
     fn who(&self) -> BTreeSet<NodeId> {
-        self.inside.keys().map(|(node, _)| *node).collect()
+        self.grants.keys().map(|(node, _)| *node).collect()
     }
 
     fn wrong(&self, now: Time, text: String) -> Option<Violation> {
@@ -147,33 +150,31 @@ impl AtMostK {
 mod tests {
     use super::*;
 
-    /// The planted bug: k+1 inside is caught, with those inside; k inside, or a crash in between,
-    /// is not.
+    /// Planted bug: k+1 holders are caught and named; k holders, or a crash in between, are not.
     #[test]
     fn catches_one_too_many() {
         let mut checker = AtMostK::new(2);
         assert_eq!(checker.enter(NodeId(4), Time(1)), None);
         assert_eq!(checker.enter(NodeId(7), Time(2)), None);
-        let violation = checker.enter(NodeId(1), Time(3)).expect("three inside, k is 2");
+        let violation = checker.enter(NodeId(1), Time(3)).expect("three holders, k is 2");
         assert_eq!(violation.nodes, [NodeId(1), NodeId(4), NodeId(7)]);
         assert!(checker.leave(NodeId(4)) && checker.leave(NodeId(7)) && !checker.leave(NodeId(7)));
         assert_eq!(checker.enter(NodeId(2), Time(4)), None);
-        assert!(checker.enter(NodeId(2), Time(5)).is_some(), "twice inside");
+        assert!(checker.enter(NodeId(2), Time(5)).is_some(), "a second slot");
         assert_eq!(checker.most(), 3);
     }
 
-    /// The planted bugs with weights: k+1 units, though by two processes only; and a grant under a
-    /// name that is in use.
+    /// Planted bugs with weights: k+1 slots held by two processes; and a grant id used twice.
     #[test]
-    fn catches_one_unit_too_many() {
+    fn catches_one_slot_too_many() {
         let mut checker = AtMostK::new(4);
-        let mut enter = |node, grant, count| {
-            checker.enter_with(NodeId(node), GrantId(grant), count, &[], Time(1))
+        let mut enter = |node, grant, weight| {
+            checker.enter_with(NodeId(node), GrantId(grant), weight, &[], Time(1))
         };
         assert_eq!(enter(0, 1, 2), None);
-        assert!(enter(0, 1, 1).is_some(), "in use");
-        assert_eq!(enter(0, 2, 1), None, "inside twice, with three units");
-        assert_eq!(enter(1, 1, 2).expect("five units, k is 4").nodes, [NodeId(0), NodeId(1)]);
+        assert!(enter(0, 1, 1).is_some(), "the id is in use");
+        assert_eq!(enter(0, 2, 1), None, "two grants with three slots");
+        assert_eq!(enter(1, 1, 2).expect("five slots, k is 4").nodes, [NodeId(0), NodeId(1)]);
         assert!(
             checker.leave_with(NodeId(0), GrantId(1)) && !checker.leave_with(NodeId(0), GrantId(1))
         );
@@ -182,8 +183,7 @@ mod tests {
         assert_eq!(checker.now(), 0);
     }
 
-    /// After a shrink, who is still inside with a slot beyond k does not count; everybody else
-    /// does.
+    /// After k shrinks, a slot beyond k that is still held does not count; all others do.
     #[test]
     fn slots_that_drain_do_not_count() {
         let mut checker = AtMostK::new(3);

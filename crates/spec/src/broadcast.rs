@@ -1,4 +1,4 @@
-//! Broadcast: what a live source broadcasts reaches everybody alive, once, and nothing else is
+//! Broadcast: a broadcast of a live source reaches every live process once, and nothing else is
 //! delivered.
 //!
 //! - *Validity*: if a process that is alive broadcasts m, every process that is alive delivers m
@@ -8,10 +8,10 @@
 //! - *Termination*: the source learns that its broadcast has ended, so that it can start its next
 //!   (Algorithm 6.1 line 5).
 //!
-//! These are of a best-effort broadcast (Hadzilacos and Toueg 1993).
+//! These are the properties of a best-effort broadcast (Hadzilacos and Toueg 1993).
 //!
-//! Not checked: agreement. If the source crashes, some may have its last broadcast and others not;
-//! best effort promises no more. Nor the order of deliveries.
+//! Not checked: agreement (if the source crashes, its last broadcast may reach some processes and
+//! not others; best effort promises no more), and the order of deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use kgate_core::{NodeId, Stamp, Time};
 
 use crate::Violation;
 
-/// Keeps what was broadcast and who has delivered it.
+/// Keeps the broadcasts and which processes have delivered each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Broadcast {
     sent: BTreeSet<Stamp>,
@@ -48,7 +48,7 @@ impl Broadcast {
                 Self::CREATION,
                 now,
                 vec![node],
-                format!("{node} delivered {what:?}, which nobody sent"),
+                format!("{node} delivered {what:?}, which no process sent"),
             );
         }
         if !self.delivered.entry(what).or_default().insert(node) {
@@ -62,8 +62,8 @@ impl Broadcast {
         None
     }
 
-    /// The verdict when nothing is under way any more: `live` processes, and of those who are
-    /// `busy` with a broadcast that has not ended.
+    /// The verdict in a quiescent state: `live` are the live processes, `busy` those whose broadcast
+    /// has not ended.
     pub fn verdict(&self, live: &[NodeId], busy: &[NodeId], now: Time) -> Option<Violation> {
         if let Some(&node) = busy.iter().find(|node| live.contains(node)) {
             return violation(
@@ -73,9 +73,9 @@ impl Broadcast {
                 format!("{node} waits for ever for its broadcast to end"),
             );
         }
-        let nobody = BTreeSet::new();
+        let none = BTreeSet::new();
         self.sent.iter().filter(|what| live.contains(&what.node)).find_map(|what| {
-            let delivered = self.delivered.get(what).unwrap_or(&nobody);
+            let delivered = self.delivered.get(what).unwrap_or(&none);
             let others = live.iter().copied().filter(|&node| node != what.node);
             let without: Vec<NodeId> = others.filter(|node| !delivered.contains(node)).collect();
             if without.is_empty() {
@@ -106,8 +106,8 @@ mod tests {
         violation.map(|violation| violation.property)
     }
 
-    /// The planted bugs: one that does not get it, one that gets it twice, one that gets what
-    /// nobody sent, a source that waits for ever. A dead source's broadcast may reach some.
+    /// Planted bugs: a process without a delivery, a second delivery, a delivery that no process
+    /// sent, a source that waits for ever. A broadcast of a crashed source may reach some processes.
     #[test]
     fn catches_each_breach() {
         let (ours, dead) =
@@ -117,7 +117,7 @@ mod tests {
         checker.sent(dead);
         assert_eq!(checker.delivered(NodeId(1), ours, Time(1)), None);
         assert_eq!(checker.delivered(NodeId(2), dead, Time(1)), None);
-        let lost = checker.verdict(&LIVE, &[], Time(2)).expect("p2 has not got it");
+        let lost = checker.verdict(&LIVE, &[], Time(2)).expect("p2 did not deliver it");
         assert_eq!((lost.property, lost.nodes), (Broadcast::VALIDITY, vec![NodeId(2)]));
         assert_eq!(checker.delivered(NodeId(2), ours, Time(3)), None);
         assert_eq!(checker.verdict(&LIVE, &[NodeId(3)], Time(4)), None, "p3 is dead");

@@ -1,16 +1,16 @@
-//! Self-stabilization: from any start a legitimate configuration is reached (convergence), and from
-//! then on everything stays right (closure).
+//! Self-stabilization: every run reaches a legitimate configuration (convergence), and stays
+//! correct from then on (closure).
 //!
-//! Source: Dijkstra 1974; stabilizing-2014 section 4. What is legitimate is for the protocol to
-//! say, which alone knows its invariant; who asks it is the driver, which sees all processes at
-//! once. In stabilizing-2014 it is the first clean start of a wave in which everybody has joined
-//! the tree; from then on there are at most l tokens, and at most l have the privilege. (That no
-//! process becomes abnormal again, its Corollary 4.1, is false, and so is the bound of its Lemma
-//! 4.12: `tests/tests/stabilizing_2014/claims.rs`. So neither is asked for.) Time is counted in
-//! whatever the driver counts: rounds of the state model, or nanoseconds.
+//! Source: Dijkstra 1974; stabilizing-2014 section 4. The protocol defines which configurations are
+//! legitimate, because it knows its invariant; the driver, which sees all processes at once,
+//! queries it. In stabilizing-2014 a legitimate configuration is the first clean start of a wave in
+//! which every process has joined the tree; from then on there are at most l tokens, and at most l
+//! processes have the privilege. (Its Corollary 4.1, that no process becomes abnormal again, is
+//! false, and so is the bound of its Lemma 4.12: `tests/tests/stabilizing_2014/claims.rs`. Neither
+//! is checked.) Time has the unit of the driver: rounds of the state model, or nanoseconds.
 //!
-//! Not checked: what happens before it is reached, where anything may; that it is reached at all in
-//! a run that was not given a bound.
+//! Not checked: anything before a legitimate configuration is reached; that one is reached in a run
+//! without a bound.
 
 use kgate_core::{NodeId, Time};
 
@@ -21,14 +21,13 @@ use crate::Violation;
 pub const AT_MOST_L_TOKENS: &str = "at most l tokens";
 /// In every configuration some process can move.
 pub const SOMEBODY_CAN_MOVE: &str = "some process can move";
-/// No process is in an abnormal state any more after n rounds (stabilizing-2014 Theorem 4.1 with D
-/// = n-1).
+/// No process is in an abnormal state after n rounds (stabilizing-2014 Theorem 4.1 with D = n-1).
 pub const NORMAL_IN_TIME: &str = "normal within n rounds";
 
 /// Watches one run from its start, or from its last fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Convergence {
-    /// When it has to be reached at the latest, counted from the last fault; not checked if none.
+    /// The time limit, counted from the last fault; not checked if none.
     bound: Option<u64>,
     since: u64,
     reached: Option<u64>,
@@ -41,24 +40,23 @@ impl Convergence {
     /// The name of closure.
     pub const CLOSURE: &'static str = "a recovered run stays correct";
 
-    /// From the start on, with that bound.
+    /// A checker from the start of a run, with this bound.
     pub fn new(bound: Option<u64>) -> Self {
         Self { bound, ..Self::default() }
     }
 
-    /// A fault at that time: what was reached counts no more.
+    /// A fault at that time: convergence starts anew.
     pub fn fault(&mut self, at: u64) {
         *self = Self { bound: self.bound, since: at, ..Self::default() };
     }
 
-    /// When a legitimate configuration was reached, counted from the last fault; none if it was
-    /// not.
+    /// The time at which a legitimate configuration was reached, counted from the last fault.
     pub fn reached(&self) -> Option<u64> {
         self.reached
     }
 
-    /// A configuration: is it one from which everything is right, and if one was reached before, is
-    /// everything right? Told once.
+    /// Looks at a configuration: whether it is legitimate, and whether it is `right` (correct) in a
+    /// run that has already converged. Reports closure violations once.
     pub fn see(&mut self, legitimate: bool, right: bool, at: u64) -> Option<Violation> {
         if self.reached.is_none() {
             if legitimate {
@@ -70,12 +68,11 @@ impl Convergence {
             return None;
         }
         self.broken = true;
-        let text = format!("it had recovered after {:?}, and is wrong again at {at}", self.reached);
+        let text = format!("recovered after {:?}, incorrect again at {at}", self.reached);
         Some(violation(Self::CLOSURE, at, text))
     }
 
-    /// The verdict when the run has come to `at`; `at_last` if it was given all the time that it
-    /// could use.
+    /// The verdict at time `at`; `at_last` means that the run had all the time it could use.
     pub fn verdict(&self, at: u64, at_last: bool) -> Option<Violation> {
         let waited = at - self.since;
         let over = |bound| self.reached.map_or(waited > bound, |reached| reached > bound);
@@ -83,9 +80,7 @@ impl Convergence {
         (never || self.bound.is_some_and(over)).then(|| {
             let text = match (self.reached, self.bound) {
                 (Some(reached), Some(bound)) => format!("it took {reached}, the bound is {bound}"),
-                _ => format!(
-                    "no configuration was reached in {waited} from which everything is correct"
-                ),
+                _ => format!("no legitimate configuration was reached in {waited}"),
             };
             violation(Self::NAME, at, text)
         })
@@ -101,8 +96,7 @@ fn violation(property: &'static str, at: u64, text: String) -> Violation {
 mod tests {
     use super::*;
 
-    /// The planted bugs: it never gets there, it gets there too late, and it does not stay there; a
-    /// fault starts anew.
+    /// Planted bugs: no convergence, late convergence, and no closure; a fault starts anew.
     #[test]
     fn catches_what_does_not_settle() {
         let mut checker = Convergence::new(Some(10));

@@ -10,9 +10,8 @@
 //!
 //! Both are of the class P of Chandra and Toueg 1996.
 //!
-//! Not checked: completeness of a crash so late that the run ended before the bound; of who is down
-//! for a time and comes back; and of algorithms that find crashes by the way and give no bound
-//! (timer-free-2009: T8).
+//! Not checked: completeness of a crash so late that the run ends before the bound; of crashes with
+//! recovery; and of algorithms that detect crashes without a bound (timer-free-2009: T8).
 
 use kgate_core::{NodeId, Span, Time};
 
@@ -24,16 +23,16 @@ pub struct Completeness {
     bound: Span,
 }
 
-/// A crash for good, as the checker sees it.
+/// A permanent crash, as the checker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Who has crashed.
+    /// The process that crashed.
     pub node: NodeId,
-    /// When.
+    /// The time of the crash.
     pub at: Time,
-    /// When the last live process knew of it, if all do.
+    /// The time at which the last live process learnt of it, if all know.
     pub known_at: Option<Time>,
-    /// Who incarnations and does not know of it.
+    /// Live processes that do not know of it.
     pub unaware: Vec<NodeId>,
 }
 
@@ -41,12 +40,12 @@ impl Completeness {
     /// The property's name.
     pub const NAME: &'static str = "every crash is known within the bound";
 
-    /// With that bound.
+    /// A checker with this bound.
     pub fn new(bound: Span) -> Self {
         Self { bound }
     }
 
-    /// The verdict on one crash in a run that has come to `now`.
+    /// The verdict on one crash at time `now` of the run.
     pub fn verdict(&self, loss: &Loss, now: Time) -> Option<Violation> {
         let due = loss.at + self.bound;
         let unaware = !loss.unaware.is_empty() && now > due;
@@ -69,7 +68,7 @@ impl Completeness {
     }
 }
 
-/// Nobody live is suspected.
+/// No live process is suspected.
 #[derive(Clone, Copy, Debug)]
 pub struct Accuracy;
 
@@ -77,9 +76,9 @@ impl Accuracy {
     /// The property's name.
     pub const NAME: &'static str = "no live process is suspected";
 
-    /// `by` suspects `whom`.
-    pub fn suspected(by: NodeId, whom: NodeId, incarnations: bool, now: Time) -> Option<Violation> {
-        incarnations.then(|| Violation {
+    /// `by` suspects `whom`, which is `alive` or not.
+    pub fn suspected(by: NodeId, whom: NodeId, alive: bool, now: Time) -> Option<Violation> {
+        alive.then(|| Violation {
             property: Self::NAME,
             at_ns: now,
             nodes: vec![by, whom],
@@ -97,24 +96,20 @@ mod tests {
         Loss { node: NodeId(4), at: Time(100), known_at: known_at.map(Time), unaware }
     }
 
-    /// The planted bugs: somebody does not know when the bound is over; somebody learnt of it too
-    /// late. In time, or too soon to say, is right.
+    /// Planted bugs: a process does not know after the bound, or learnt of the crash too late. In
+    /// time, and before the bound, there is no violation.
     #[test]
     fn catches_who_never_learns() {
         let checker = Completeness::new(Span(50));
         assert_eq!(checker.verdict(&loss(Some(150), &[]), Time(900)), None, "just in time");
         assert_eq!(checker.verdict(&loss(None, &[2]), Time(150)), None, "too soon to say");
-        assert_eq!(
-            checker.verdict(&loss(None, &[]), Time(900)),
-            None,
-            "nobody is left who could know"
-        );
+        assert_eq!(checker.verdict(&loss(None, &[]), Time(900)), None, "no live process is left");
         let violation = checker.verdict(&loss(None, &[2]), Time(151)).expect("p2 does not know");
         assert_eq!(violation.nodes, [NodeId(2), NodeId(4)]);
         assert!(checker.verdict(&loss(Some(151), &[]), Time(900)).is_some(), "late");
     }
 
-    /// The planted bug: a live process is suspected.
+    /// Planted bug: a live process is suspected.
     #[test]
     fn catches_a_wrong_suspicion() {
         assert!(Accuracy::suspected(NodeId(1), NodeId(2), true, Time(3)).is_some());

@@ -1,20 +1,20 @@
-//! Order of entry: with k = 1, units are granted in the order of the requests' stamps.
+//! Order of entry: with k = 1, requests are granted in the order of their stamps.
 //!
 //! Source: Ricart and Agrawala 1981. vcube-2018, Lemma 7.3, claims it for any k, which is false for
 //! k >= 2 (D10): there the later of two requests may collect all but k-1 permissions first. So the
-//! checker speaks for k = 1 alone, and for protocols that exclude by permissions
-//! (`Mechanism::Permissions`): a queue in a tree serves in the order of arrival.
+//! checker applies only to k = 1 and to protocols that exclude by permissions
+//! (`Mechanism::Permissions`): a queue in a tree serves requests in the order of arrival.
 //!
-//! Why it holds, crashes and withdrawals included. Let p go in with stamp s, and q later with a
-//! smaller stamp t. With k = 1, p had q's permission for s, or knew q to have crashed; but q is
-//! alive, since it goes in later, and news of crashes are right. When q permitted s, it either had
-//! asked with t already: then t came first, and q would have put p off until it had come out or
-//! given up, that is, not gone in later. Or it asked with t afterwards: then its clock had passed
-//! s, and t is greater. A crash only removes one who could go in; who gives up never goes in. So no
-//! crash and no withdrawal can turn the order around.
+//! Proof, crashes and withdrawals included. Let p enter with stamp s, and q later with a smaller
+//! stamp t. With k = 1, p had q's permission for s, or knew that q had crashed; but q is alive,
+//! since it enters later, and crash notifications are correct. When q permitted s, there are two
+//! cases. Either q had already issued its request t: then t came first, and q defers its permission
+//! to p until q has released or withdrawn, so q does not enter later. Or q issued t afterwards: then
+//! its clock had passed s, and t is greater than s. A crash only removes a process that could enter,
+//! and a withdrawn request never enters. So no crash and no withdrawal can reverse the order.
 //!
-//! Not checked: runs in which the living are suspected (the order may then break, and so does
-//! more); the order of requests in real time, which nobody promises; who waits how long.
+//! Not checked: runs in which live processes are suspected (other properties fail there too); the
+//! order of requests in real time, which no protocol promises; waiting times.
 
 use kgate_core::{Stamp, Time};
 
@@ -41,8 +41,8 @@ impl EntryOrder {
         })
     }
 
-    /// The same of one moment, without a memory: who of those that wait and live is overtaken when
-    /// `stamp` is granted.
+    /// The stateless form: the request of a live process, if any, that is overtaken when `stamp` is
+    /// granted.
     pub fn overtaken(stamp: Stamp, waiting: impl Iterator<Item = Stamp>) -> Option<Stamp> {
         waiting.filter(|other| *other < stamp).min()
     }
@@ -57,10 +57,10 @@ mod tests {
         Stamp { clock, node: NodeId(node) }
     }
 
-    /// The planted bug: the later of two requests is granted first. Ties go to the smaller id; a
-    /// stamp is granted once.
+    /// Planted bug: the later of two requests is granted first. Ties go to the smaller id; a stamp
+    /// is granted once.
     #[test]
-    fn catches_who_jumps_the_queue() {
+    fn catches_an_overtaken_request() {
         let mut checker = EntryOrder::default();
         for (clock, node) in [(1, 0), (1, 2), (4, 1)] {
             assert_eq!(checker.granted(stamp(clock, node), Time(1)), None);
@@ -70,9 +70,9 @@ mod tests {
         assert!(checker.granted(stamp(3, 0), Time(2)).is_some(), "twice");
     }
 
-    /// Of a moment: an earlier stamp that waits is overtaken, a later one is not.
+    /// A waiting request with an earlier stamp is overtaken, one with a later stamp is not.
     #[test]
-    fn sees_who_is_overtaken() {
+    fn finds_the_overtaken_request() {
         let waiting = [stamp(7, 0), stamp(4, 1), stamp(3, 2)];
         assert_eq!(EntryOrder::overtaken(stamp(5, 3), waiting.into_iter()), Some(stamp(3, 2)));
         assert_eq!(EntryOrder::overtaken(stamp(3, 0), waiting.into_iter()), None);

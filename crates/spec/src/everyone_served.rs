@@ -1,10 +1,10 @@
-//! Liveness: every request of a process that is alive is granted in the end (vcube-2018 section
-//! 7.4, Lemma 7.2): no starvation once all faults are over. One is starved though others are
-//! served; if *nobody* can be served, it is a [deadlock](crate::NoDeadlock) besides.
+//! Liveness: every request of a live process is eventually granted (vcube-2018 section 7.4, Lemma
+//! 7.2): no starvation after the last fault. Starvation means that one process waits while others
+//! are served; if no process can be served, it is a [deadlock](crate::NoDeadlock) too.
 //!
-//! Checked on a run that was given time to end: no new requests, holders release, faults are over.
-//! A request that still waits when nothing is under way any more will wait for ever. A process may
-//! have several requests that wait, in the order in which they were asked.
+//! Checked at the end of a run: no new requests, holders release, no more faults. A request that
+//! waits in a quiescent state waits for ever. A process may have several waiting requests, in the
+//! order in which they were issued.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use kgate_core::{NodeId, Time};
 
 use crate::Violation;
 
-/// Keeps who waits, and since when.
+/// Keeps the waiting requests, with the time of each.
 #[derive(Clone, Debug, Default)]
 pub struct EveryoneServed {
-    /// By process and, of one process, in the order of asking.
+    /// By process, and per process in the order of requests.
     waiting: BTreeMap<(NodeId, u64), Time>,
     asked: u64,
 }
@@ -24,35 +24,35 @@ impl EveryoneServed {
     /// The property's name.
     pub const NAME: &'static str = "every request of a live process is granted";
 
-    /// `node` asks.
+    /// `node` issues a request.
     pub fn ask(&mut self, node: NodeId, now: Time) {
         self.waiting.insert((node, self.asked), now);
         self.asked += 1;
     }
 
-    /// `node` waits no longer, with all its requests: it has crashed.
+    /// All requests of `node` end: it has crashed.
     pub fn end(&mut self, node: NodeId) {
         while self.end_first(node).is_some() {}
     }
 
-    /// The first request of `node` that waits has ended; since when it waited.
+    /// The first waiting request of `node` ends; returns the time at which it was issued.
     pub fn end_first(&mut self, node: NodeId) -> Option<Time> {
         self.end_at(node, 0)
     }
 
-    /// The request of `node` at that place of those that wait has ended; since when it waited.
+    /// The waiting request of `node` at that place ends; returns the time at which it was issued.
     pub fn end_at(&mut self, node: NodeId, place: usize) -> Option<Time> {
         let key = *self.of(node).nth(place)?.0;
         self.waiting.remove(&key)
     }
 
-    /// The last request of `node` that waits was taken back.
+    /// The last waiting request of `node` is withdrawn.
     pub fn end_last(&mut self, node: NodeId) {
         let last = self.of(node).next_back().map(|(key, _)| *key);
         last.map(|last| self.waiting.remove(&last));
     }
 
-    /// How many requests of `node` wait.
+    /// The number of waiting requests of `node`.
     pub fn waiting_of(&self, node: NodeId) -> usize {
         self.of(node).count()
     }
@@ -62,7 +62,7 @@ impl EveryoneServed {
         self.of(node).next().is_some()
     }
 
-    /// All who wait, in the order of ids.
+    /// All processes with waiting requests, in the order of ids.
     pub fn who(&self) -> impl Iterator<Item = NodeId> + '_ {
         let mut last = None;
         self.waiting
@@ -71,17 +71,18 @@ impl EveryoneServed {
             .filter(move |&node| last.replace(node) != Some(node))
     }
 
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The verdict at the end of a run in which nothing is under way any more.
+    /// The verdict at the end of a quiescent run.
     pub fn verdict(&self, now: Time) -> Option<Violation> {
         let ((first, _), since) = self.waiting.iter().min_by_key(|(_, since)| **since)?;
         let nodes: Vec<NodeId> = self.who().collect();
         let text = format!(
-            "{} live process(es) wait for ever, {first} since t={since}, though every holder has released",
+            "{} live process(es) wait for ever, {first} since t={since}, although every holder \
+             released",
             nodes.len()
         );
         Some(Violation { property: Self::NAME, at_ns: now, nodes, text })
@@ -96,10 +97,10 @@ impl EveryoneServed {
 mod tests {
     use super::*;
 
-    /// The planted bug: a request that nobody grants is caught; one that is granted or whose owner
-    /// crashed is not.
+    /// Planted bug: a request that is never granted is caught; a granted request, or one whose
+    /// process crashed, is not.
     #[test]
-    fn catches_who_waits_for_ever() {
+    fn catches_a_request_that_waits_for_ever() {
         let mut checker = EveryoneServed::default();
         checker.ask(NodeId(1), Time(5));
         checker.ask(NodeId(2), Time(3));
@@ -110,7 +111,7 @@ mod tests {
         assert_eq!(checker.verdict(Time(9)), None);
     }
 
-    /// The planted bug: the second of three requests of one process is never granted.
+    /// Planted bug: the second of three requests of one process is never granted.
     #[test]
     fn catches_one_request_of_several() {
         let mut checker = EveryoneServed::default();

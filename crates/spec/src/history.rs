@@ -1,11 +1,11 @@
-//! The independent oracle: checkers a run by what was written down of it, and by nothing else.
+//! The independent oracle: checks a run by its trace and nothing else.
 //!
-//! It reads the lines of a [`trace`](crate::trace), from the simulator or from anybody who writes
-//! that format, and knows no protocol: who asked, who went in with which slots and fence, who came
-//! out, who crashed and came back. A client that waits when its process crashes waits on if the
-//! process comes back, unless that is a new incarnation; one that is inside is gone. Between a
-//! transient fault and the line that says that the run has recovered from it, safety is not
-//! checked. Where k changes, it is the greatest that any process up has heard of.
+//! It reads the lines of a [`trace`](crate::trace), from the simulator or any other program that
+//! writes this format, and knows no protocol. It follows requests, grants with their slots and
+//! fences, releases, crashes and recoveries. A request that waits when its process crashes still
+//! waits after a recovery, unless the process starts a new incarnation; a grant ends with the crash.
+//! Safety is not checked between a transient fault and the event that the run has recovered from it.
+//! If k changes, the oracle uses the greatest k that a live process knows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufRead};
@@ -17,55 +17,57 @@ use crate::trace::VERSION;
 use crate::trace::reader::one;
 use crate::{AtMostK, EntryOrder, EveryoneServed, SlotFences, SometimesK, Violation, WithinK};
 
-/// What the oracle found.
+/// The result of the oracle.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
     /// The protocol, as the trace names it.
     pub protocol: String,
-    /// How many processes.
+    /// Number of processes.
     pub n: u32,
-    /// How many units.
+    /// Number of slots at the start.
     pub k: u32,
-    /// Lines after the header.
+    /// Number of lines after the header.
     pub lines: u64,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Grants.
+    /// Number of grants.
     pub grants: u64,
-    /// The most inside at once.
+    /// The greatest number of slots in use at once.
     pub max_in_use: usize,
-    /// Whether k were ever inside at once: if not, little was shown.
+    /// Whether all k slots were in use at once; if not, the trace shows little.
     pub k_in_use_seen: bool,
-    /// Who still waits at the end and incarnations.
+    /// Live processes that wait at the end.
     pub waiting: Vec<NodeId>,
-    /// What was not correct.
+    /// Violated properties.
     pub violations: Vec<Violation>,
 }
 
-/// Why a text cannot be checked; nothing was. Each says which line and what to do.
+/// A text that is not a trace. Each error names the line and what to do; nothing has been checked.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error("the trace cannot be read")]
     Io(#[from] io::Error),
-    /// No header.
+    /// The first line is not a header.
     #[error(
-        "line 1 is no header of a trace: it begins with {{\"run\":{{..}},\"trace\":{VERSION}}}; write one with kgate sim --trace"
+        "line 1 is not the header of a trace: a trace begins with \
+         {{\"run\":{{..}},\"trace\":{VERSION}}}; record one with kgate sim --trace"
     )]
     Header(#[source] serde_json::Error),
-    /// Another format.
+    /// The trace has another version.
     #[error(
-        "a trace of version {0}, and this kgate reads version {VERSION}: checker it with the kgate that wrote it"
+        "the trace has version {0}, and this kgate reads version {VERSION}: check it with the \
+         kgate that recorded it"
     )]
     Version(u32),
-    /// A line that is no event.
-    #[error("line {0} is no event: each has t, node and event; the file may be cut off")]
+    /// A line is not an event.
+    #[error("line {0} is not an event: it needs t, node and event; the file may be truncated")]
     Line(u64, #[source] serde_json::Error),
-    /// A line about nobody.
-    #[error("line {0} is about {1}, and there are n = {2} processes")]
-    Nobody(u64, NodeId, u32),
-    /// Time runs backwards.
-    #[error("line {0} is earlier than the line before: a trace is in the order of time")]
+    /// A line names a process that does not exist.
+    #[error("line {0} names {1}, and there are n = {2} processes")]
+    UnknownNode(u64, NodeId, u32),
+    /// The events are not sorted by time.
+    #[error("line {0} is earlier than the line before: events must be sorted by time")]
     Backwards(u64),
 }
 
@@ -75,19 +77,19 @@ struct Header {
     run: Run,
 }
 
-/// What was run, as the header tells it.
+/// The run that the header of a trace describes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Run {
     /// The protocol.
     #[serde(default)]
     pub protocol: String,
-    /// How many processes.
+    /// Number of processes.
     pub n: u32,
-    /// How many units.
+    /// Number of slots at the start.
     pub k: u32,
 }
 
-/// Reads the header, the first line of a trace.
+/// Parses the header, the first line of a trace.
 pub(crate) fn header(line: &str) -> Result<Run, TraceError> {
     let header: Header = serde_json::from_str(line).map_err(TraceError::Header)?;
     if header.trace == VERSION { Ok(header.run) } else { Err(TraceError::Version(header.trace)) }
@@ -98,13 +100,13 @@ struct Line {
     t: Time,
     node: NodeId,
     #[serde(flatten)]
-    what: What,
+    event: Relevant,
 }
 
-/// What the oracle listens to; it passes over everything else.
+/// The events that the oracle uses; it ignores all others.
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum What {
+enum Relevant {
     Acquire {
         #[serde(default = "one")]
         weight: u32,
@@ -141,10 +143,10 @@ enum What {
     Other,
 }
 
-/// A grant without a request or of another weight, or a release by somebody outside.
+/// Violated by a grant without a request or of another weight, and by a release without a grant.
 pub const NOTHING_FROM_NOTHING: &str = "every grant follows a request and every release a grant";
 
-/// Checkers a whole trace.
+/// Checks a whole trace.
 pub fn check(text: impl BufRead) -> Result<Verdict, TraceError> {
     let mut lines = text.lines();
     let first = lines.next().transpose()?.unwrap_or_default();
@@ -154,7 +156,7 @@ pub fn check(text: impl BufRead) -> Result<Verdict, TraceError> {
             serde_json::from_str(&line?).map_err(|error| TraceError::Line(number, error))?;
         let verdict = &oracle.verdict;
         if line.node.0 >= verdict.n {
-            return Err(TraceError::Nobody(number, line.node, verdict.n));
+            return Err(TraceError::UnknownNode(number, line.node, verdict.n));
         }
         if line.t < oracle.now {
             return Err(TraceError::Backwards(number));
@@ -173,9 +175,9 @@ struct Oracle {
     some: SometimesK,
     order: EntryOrder,
     down: BTreeSet<NodeId>,
-    /// What each process wants that waits, the first first.
+    /// The weights of the waiting requests of each process, in the order of requests.
     weights: BTreeMap<NodeId, VecDeque<u32>>,
-    /// What each process has heard of k, where it is not as at the start.
+    /// The k that each process knows, if it has changed since the start.
     resized: BTreeMap<NodeId, u32>,
     excused: bool,
 }
@@ -197,57 +199,57 @@ impl Oracle {
         }
     }
 
-    fn see(&mut self, Line { t, node, what }: Line) {
+    fn see(&mut self, Line { t, node, event }: Line) {
         self.now = t;
         self.verdict.lines += 1;
-        match what {
-            What::Acquire { weight } => {
+        match event {
+            Relevant::Acquire { weight } => {
                 self.verdict.requests += 1;
                 self.served.ask(node, t);
                 self.weights.entry(node).or_default().push_back(weight);
             }
-            What::Granted { slots, fence, stamp, grant } => {
+            Relevant::Granted { slots, fence, stamp, grant } => {
                 self.granted(node, &slots, fence.as_deref(), grant.map(GrantId));
                 self.ordered(stamp.map(|clock| Stamp { clock, node }));
             }
-            What::Release { grant } => self.released(node, grant.map(GrantId)),
-            What::Withdraw => {
+            Relevant::Release { grant } => self.released(node, grant.map(GrantId)),
+            Relevant::Withdraw => {
                 self.served.end_last(node);
                 self.weights.get_mut(&node).and_then(VecDeque::pop_back);
             }
-            What::TooLarge { weight } => self.end_of_weight(node, weight),
-            What::Resize { k } => {
+            Relevant::TooLarge { weight } => self.end_of_weight(node, weight),
+            Relevant::Resize { k } => {
                 self.resized.insert(node, k);
-                self.believe();
+                self.update_k();
             }
-            What::Crash => {
+            Relevant::Crash => {
                 self.inside.leave(node);
                 self.fences.leave(node);
                 self.down.insert(node);
-                self.believe();
+                self.update_k();
             }
-            What::Restart { incarnation } => {
+            Relevant::Restart { incarnation } => {
                 self.down.remove(&node);
                 if incarnation.is_some() {
                     self.served.end(node);
                     self.weights.remove(&node);
                     self.resized.remove(&node);
-                    self.believe();
+                    self.update_k();
                 }
             }
-            What::Fault => self.excused = true,
-            What::Recovered => {
+            Relevant::Fault => self.excused = true,
+            Relevant::Recovered => {
                 self.excused = false;
                 self.inside.forget_most();
                 self.some.forget();
                 self.some.see(self.inside.now());
             }
-            What::Other => {}
+            Relevant::Other => {}
         }
     }
 
-    /// k is the greatest that any process up has heard of.
-    fn believe(&mut self) {
+    /// Sets k to the greatest value that a live process knows.
+    fn update_k(&mut self) {
         if self.resized.is_empty() {
             return self.inside.resize(self.verdict.k);
         }
@@ -272,7 +274,7 @@ impl Oracle {
             }
         };
         if !was_inside {
-            self.wrong(node, format!("{node} came out and was not inside"));
+            self.wrong(node, format!("{node} released without a grant"));
         }
     }
 
@@ -285,7 +287,7 @@ impl Oracle {
     ) {
         self.verdict.grants += 1;
         if !self.served.is_waiting(node) {
-            self.wrong(node, format!("{node} went in and had not asked"));
+            self.wrong(node, format!("{node} was granted without a request"));
         }
         let crowded = match grant {
             Some(grant) => self.numbered(node, grant, slots),
@@ -304,7 +306,7 @@ impl Oracle {
         }
     }
 
-    /// The first request of that weight has ended; if there is none, the first.
+    /// The first request of that weight ends; if there is none, the first request.
     fn end_of_weight(&mut self, node: NodeId, weight: u32) {
         let weights = self.weights.entry(node).or_default();
         let place = weights.iter().position(|other| *other == weight).unwrap_or(0);
@@ -312,7 +314,7 @@ impl Oracle {
         self.served.end_at(node, place);
     }
 
-    /// A grant of a process that may have several at once: as many slots as were asked for, and
+    /// A grant of a process that may have several: it must have as many slots as requested, and
     /// none beyond k.
     fn numbered(&mut self, node: NodeId, grant: GrantId, slots: &[u32]) -> Option<Violation> {
         let weight = u32::try_from(slots.len()).unwrap_or(u32::MAX);
@@ -323,9 +325,7 @@ impl Oracle {
         {
             self.wrong(
                 node,
-                format!(
-                    "{node} went in with {weight} slots, and nobody here had asked for so many"
-                ),
+                format!("{node} was granted {weight} slots, and no request there has this weight"),
             );
         }
         self.end_of_weight(node, weight);
@@ -334,7 +334,7 @@ impl Oracle {
         self.inside.enter_with(node, grant, weight, slots, self.now)
     }
 
-    /// Only who stamps its requests and claims to serve them in that order writes stamps; and the
+    /// Only protocols that claim to serve requests in the order of stamps record stamps, and the
     /// claim is for k = 1.
     fn ordered(&mut self, stamp: Option<Stamp>) {
         let Some(stamp) = stamp.filter(|_| self.verdict.k == 1 && !self.excused) else { return };
@@ -387,10 +387,10 @@ mod tests {
     const IN: &str = "\"granted\"";
     const OUT: &str = "\"release\"";
 
-    /// A run that is right, with a crash inside, a crash for good of one that waits, and lines of
-    /// other kinds.
+    /// A correct history with a crash of a holder, a permanent crash of a waiting process, and
+    /// events of other kinds.
     #[test]
-    fn a_right_history() {
+    fn a_correct_history() {
         let verdict = trace(&[
             (0, 0, ASK),
             (0, 1, ASK),
@@ -414,8 +414,8 @@ mod tests {
         );
     }
 
-    /// The planted bugs: two inside, in without asking, out without being in, a slot twice, an old
-    /// fence; who waits at the end.
+    /// Planted bugs: two holders, a grant without a request, a release without a grant, a slot
+    /// granted twice, an old fence. Requests waiting at the end are listed.
     #[test]
     fn wrong_histories_are_caught() {
         assert_eq!(
@@ -439,9 +439,9 @@ mod tests {
         assert_eq!(waiting.expect("a trace").waiting, [NodeId(0)]);
     }
 
-    /// A transient fault excuses until the run has recovered, and no longer.
+    /// Violations are excused from a transient fault until the run has recovered, and no longer.
     #[test]
-    fn faults_excuse_for_a_time() {
+    fn faults_excuse_until_recovery() {
         let fault = [(0, 0, ASK), (0, 1, ASK), (0, 2, "\"fault\""), (1, 0, IN), (2, 1, IN)];
         assert_eq!(properties(&fault), [""; 0]);
         let mut late = fault.to_vec();
@@ -449,10 +449,9 @@ mod tests {
         assert_eq!(properties(&late), [AtMostK::NAME]);
     }
 
-    /// The planted bug of order: a trace with stamps in which the later request goes in first;
-    /// without stamps nothing is claimed.
+    /// Planted bug: the later stamp is granted first. Without stamps the order is not checked.
     #[test]
-    fn order_is_checked_where_stamps_are_told() {
+    fn order_is_checked_with_stamps() {
         let stamped = |clock: u64| format!("\"granted\",\"stamp\":{clock}");
         let (first, second) = (stamped(3), stamped(4));
         let course =
@@ -462,8 +461,8 @@ mod tests {
         assert_eq!(properties(&course(IN, &first)), [""; 0]);
     }
 
-    /// Several grants at once, weights, a k that changes and a new incarnation: a right history,
-    /// and the planted bugs of each.
+    /// Several grants at once, weights, changes of k and a new incarnation: a correct history, and a
+    /// planted bug of each.
     #[test]
     fn numbered_slots() {
         let ask = |weight: u32| format!("\"acquire\",\"weight\":{weight}");
@@ -501,21 +500,21 @@ mod tests {
         assert_eq!(
             course(&[&gone[..], &[(0, enter(1, "[0,1]"))]].concat()),
             [""; 0],
-            "the first ask is gone"
+            "the first request is gone"
         );
         let shrunk = [(0, "\"too_large\",\"weight\":2,\"most\":1".into()), (0, enter(1, "[0]"))];
         assert_eq!(course(&[&[(0, ask(2)), (0, ask(1))], &shrunk[..]].concat()), [""; 0]);
     }
 
-    /// What is no trace is refused with its line.
+    /// A text that is not a trace is rejected with the line.
     #[test]
-    fn junk_is_refused() {
+    fn malformed_traces_are_rejected() {
         assert!(matches!(check(&b""[..]), Err(TraceError::Header(_))));
         assert!(matches!(
             check(&b"{\"run\":{\"n\":3,\"k\":1},\"trace\":9}"[..]),
             Err(TraceError::Version(9))
         ));
-        assert!(matches!(trace(&[(0, 3, ASK)]), Err(TraceError::Nobody(2, NodeId(3), 3))));
+        assert!(matches!(trace(&[(0, 3, ASK)]), Err(TraceError::UnknownNode(2, NodeId(3), 3))));
         assert!(matches!(trace(&[(5, 0, ASK), (4, 0, IN)]), Err(TraceError::Backwards(3))));
         let cut = b"{\"run\":{\"n\":3,\"k\":1},\"trace\":1}\n{\"t\":0,\"no";
         assert!(matches!(check(&cut[..]), Err(TraceError::Line(2, _))));

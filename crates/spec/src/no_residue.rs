@@ -1,14 +1,14 @@
-//! What has ended leaves nothing behind: once nobody waits, nobody is inside and nothing is under
-//! way, nobody puts answers together for anybody, and nobody owes anything, but for slots that it
+//! An ended request leaves no state behind: in a quiescent state without requests and holders, no
+//! process aggregates answers for others, and no process owes an update, except for slots that it
 //! still has.
 //!
-//! Source: `slots`, P5. A request ends by being granted and released, by being withdrawn, or with
-//! its process. What is owed is news of slots that are here; a process that keeps slots owes it
-//! until it gives them back.
+//! Source: `slots`, P5. A request ends when its grant is released, when it is withdrawn, or when its
+//! process crashes. A process owes updates about the slots it has; with cached slots it owes them
+//! until it returns the slots.
 
 use kgate_core::{NodeId, Observation};
 
-/// Looks at all processes of a quiet moment; it needs no memory.
+/// Checks all processes in a quiescent state; stateless.
 #[derive(Clone, Copy, Debug)]
 pub struct NoResidue;
 
@@ -16,8 +16,8 @@ impl NoResidue {
     /// The property's name.
     pub const NAME: &'static str = "an ended request leaves no state behind";
 
-    /// The first process that still owes or relays something, of those that live; each is given
-    /// with what it shows.
+    /// The first live process that still owes an update or relays answers; each process comes with
+    /// its observation.
     pub fn left<'a>(live: impl Iterator<Item = (NodeId, &'a Observation)>) -> Option<NodeId> {
         let owes = |shown: &Observation| !shown.owing.is_empty() && shown.slots.is_empty();
         let mut left = live.filter(|(_, shown)| owes(shown) || !shown.relaying.is_empty());
@@ -29,9 +29,9 @@ impl NoResidue {
 mod tests {
     use super::*;
 
-    /// The planted bugs: a debt that nobody will collect, and an aggregator that waits for ever.
+    /// Planted bugs: an update that is owed for ever, and an aggregator that waits for ever.
     #[test]
-    fn catches_what_is_left() {
+    fn catches_left_over_state() {
         let clean = Observation::default();
         let owing = Observation { owing: vec![NodeId(1)], ..clean.clone() };
         let relaying = Observation { relaying: vec![NodeId(1)], ..clean.clone() };

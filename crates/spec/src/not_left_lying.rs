@@ -1,6 +1,6 @@
-//! Numbered slots are not left lying: where nothing is under way, the first of those that wait
-//! wants more than is free. Who holds a slot may stay as long as it likes, so a request that waits
-//! for no reason is seen even if the next release would wake it.
+//! No request waits for free slots: in a quiescent state, the first waiting request wants more
+//! numbered slots than are free. Holders may hold as long as they like, so a request that waits
+//! without a reason is seen even if the next release would wake it.
 //!
 //! Source: `slots`, P4.
 
@@ -8,7 +8,7 @@ use kgate_core::{NodeId, Stamp, Time};
 
 use crate::Violation;
 
-/// Looks at one moment in which nothing is under way; it needs no memory.
+/// Checks a quiescent state; stateless.
 #[derive(Clone, Copy, Debug)]
 pub struct NotLeftLying;
 
@@ -16,8 +16,8 @@ impl NotLeftLying {
     /// The property's name.
     pub const NAME: &'static str = "no request waits for free slots";
 
-    /// The verdict on a moment: who waits, by what stamp (who has none comes last) and for how many
-    /// units, the slots that are somebody's, and k.
+    /// The verdict on a state: the waiting requests with their stamps (a request without a stamp
+    /// comes last) and weights, the slots that are held or cached, and k.
     pub fn verdict(
         waiting: impl Iterator<Item = (NodeId, Option<Stamp>, u32)>,
         taken: &[u32],
@@ -32,7 +32,7 @@ impl NotLeftLying {
             at_ns: now,
             nodes: vec![node],
             text: format!(
-                "{node} is first of those that wait, for {wanted}, and of {k} slots {free:?} are free"
+                "{node} is first in line for {wanted} slots, and of {k} slots {free:?} are free"
             ),
         })
     }
@@ -42,9 +42,10 @@ impl NotLeftLying {
 mod tests {
     use super::*;
 
-    /// The planted bug: the first one fits and was not told. One behind it that would fit is none.
+    /// Planted bug: the first request fits and is not granted. A later request that would fit is no
+    /// violation.
     #[test]
-    fn catches_who_waits_for_no_reason() {
+    fn catches_a_request_that_could_be_granted() {
         let stamp = |ticks| Some(Stamp::in_view(kgate_core::ViewId(0), ticks, NodeId(0)));
         let waiting = [(NodeId(1), stamp(4), 1), (NodeId(2), stamp(3), 2), (NodeId(3), None, 1)];
         let verdict =

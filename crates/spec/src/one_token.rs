@@ -1,17 +1,16 @@
-//! One token: of each token there is one, in the newest epoch.
+//! One token per id: of each token there is one, in the newest epoch.
 //!
-//! A token is where a process holds it, in use or not, or on its way. Each hand-over makes it
-//! newer, so an old copy is known: a message that was sent again may come after the token has gone
-//! on, and is refused. So the checker asks, of those that are in the newest epoch: one process at
-//! most holds it; what is on its way is not newer than what is held, nor as new unless it is a copy
-//! of just that, sent to the holder; and the newest that are on their way all go to the same
-//! process.
+//! A token is at the process that holds it, in use or not, or in transit. Each hand-over increases
+//! its version, so old copies are recognised: a retransmitted message may arrive after the token has
+//! moved on, and is rejected. For the newest epoch the checker requires: at most one process holds
+//! the token; a token in transit is not newer than the held one, and has the same version only if it
+//! is a copy sent to the holder; and the newest tokens in transit all go to the same process.
 //!
 //! Source: Raymond 1989 (TOCS), section 3: "exactly one node holds the privilege"; tree-token-2019
 //! section V. R1 and R7 make two.
 //!
-//! Not checked: that there is one at all (a lost token shows as a deadlock); tokens of older
-//! epochs, whose holder was held for lost and is fenced off; protocols without numbered tokens.
+//! Not checked: that a token exists (a lost token shows as a deadlock); tokens of older epochs,
+//! whose holder was declared dead and is fenced off; protocols without numbered tokens.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +18,11 @@ use kgate_core::{NodeId, Time, Token};
 
 use crate::Violation;
 
-/// Keeps who holds which tokens, and the newest ones that were sent.
+/// Keeps the holders of tokens, and the newest tokens that were sent.
 #[derive(Clone, Debug, Default)]
 pub struct OneToken {
     held: BTreeMap<NodeId, Vec<Token>>,
-    /// What was sent last, by id. A message that is lost stays here until the token is newer; until
+    /// The newest token sent, by id. A lost message stays here until a newer token appears; until
     /// then it is the token.
     sent: BTreeMap<u32, (Token, NodeId)>,
 }
@@ -32,8 +31,8 @@ impl OneToken {
     /// The property's name.
     pub const NAME: &'static str = "one token per id";
 
-    /// What is wrong at one moment: the token's number, and whom it concerns. `flying` tells to
-    /// whom each goes.
+    /// The violation in one state: the id of the token and the processes concerned. `flying` gives
+    /// the receiver of each token in transit.
     pub fn doubled(
         held: impl Iterator<Item = (NodeId, Token)>,
         flying: impl Iterator<Item = (NodeId, Token)>,
@@ -54,12 +53,12 @@ impl OneToken {
         if last.is_none_or(|(last, _)| last < token) {
             self.sent.insert(token.id, (token, to));
         }
-        // The same once more, and not to the same: two.
+        // The same version sent to another process: there are two tokens.
         let other = last.filter(|&(last, whom)| last == token && whom != to)?;
         Some(violation(token.id, vec![other.1, to], now))
     }
 
-    /// `node` holds these now, in use or not.
+    /// `node` holds these tokens now, in use or not.
     pub fn holds(&mut self, node: NodeId, tokens: Vec<Token>, now: Time) -> Option<Violation> {
         if self.held.get(&node).map_or(tokens.is_empty(), |before| *before == tokens) {
             return None;
@@ -73,14 +72,14 @@ impl OneToken {
         Self::doubled(held, flying).map(|(id, nodes)| violation(id, nodes, now))
     }
 
-    /// `node` has crashed; what it held is on its stable storage, or lost.
+    /// `node` crashed; its tokens are on its stable storage, or lost.
     pub fn crashed(&mut self, node: NodeId) {
         self.held.remove(&node);
     }
 }
 
-/// Whom it concerns that there is more than one of a token, given where there are some: the token,
-/// whether it is held, and by whom or on its way to whom.
+/// The processes concerned if there is more than one token of an id. Each place is a token, whether
+/// it is held, and its holder or receiver.
 fn concerned(mut places: Vec<(Token, bool, NodeId)>) -> Option<Vec<NodeId>> {
     let epoch = places.iter().map(|place| place.0.epoch).max()?;
     places.retain(|place| place.0.epoch == epoch);
@@ -104,8 +103,7 @@ fn concerned(mut places: Vec<(Token, bool, NodeId)>) -> Option<Vec<NodeId>> {
 }
 
 fn violation(id: u32, nodes: Vec<NodeId>, now: Time) -> Violation {
-    let text =
-        format!("there are two of token {id}: {nodes:?} hold it, or it is on its way to them");
+    let text = format!("token {id} exists twice: {nodes:?} hold it, or it is in transit to them");
     Violation { property: OneToken::NAME, at_ns: now, nodes, text }
 }
 
@@ -121,27 +119,23 @@ mod tests {
     const B: NodeId = NodeId(1);
     const C: NodeId = NodeId(2);
 
-    /// A hand-over with a copy sent again, a crash, and a token made anew in a later epoch, are
-    /// right.
+    /// A hand-over with a retransmitted copy, a crash, and a token regenerated in a later epoch
+    /// violate nothing.
     #[test]
-    fn a_right_course() {
+    fn a_correct_run() {
         let mut checker = OneToken::default();
         assert_eq!(checker.holds(A, vec![token(0, 1)], Time(1)), None);
         assert_eq!(checker.holds(A, vec![], Time(2)), None);
         assert_eq!(checker.sent(B, token(0, 2), Time(2)), None);
-        assert_eq!(checker.sent(B, token(0, 2), Time(3)), None, "the same again");
+        assert_eq!(checker.sent(B, token(0, 2), Time(3)), None, "retransmitted");
         assert_eq!(checker.holds(B, vec![token(0, 2)], Time(4)), None);
         checker.crashed(B);
-        assert_eq!(checker.holds(C, vec![token(1, 0)], Time(5)), None, "made anew");
-        assert_eq!(
-            checker.holds(A, vec![token(0, 2)], Time(6)),
-            None,
-            "of an old epoch: fenced off"
-        );
+        assert_eq!(checker.holds(C, vec![token(1, 0)], Time(5)), None, "regenerated");
+        assert_eq!(checker.holds(A, vec![token(0, 2)], Time(6)), None, "old epoch: fenced off");
     }
 
-    /// The planted bugs: two hold it; one holds what it has sent (R1); one holds an old copy while
-    /// the token is on its way (R7); the same is sent to two.
+    /// Planted bugs: two holders; a process keeps a token that it has sent (R1); a process holds an
+    /// old copy while the token is in transit (R7); the same version is sent to two processes.
     #[test]
     fn catches_a_second_token() {
         let mut two = OneToken::default();

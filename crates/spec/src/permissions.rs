@@ -1,17 +1,17 @@
-//! Permissions: each counts once, and for the request that it was given for.
+//! Permissions: each counts once, and only for the request for which it was given.
 //!
-//! When p goes in with the request of stamp s, all but k-1 of the others have permitted s, by a
-//! message that has arrived, or are known to p to have crashed.
+//! When p enters with the request of stamp s, all but k-1 of the other processes have permitted s by
+//! a message that has arrived, or are known to p to have crashed.
 //!
 //! Source: the invariant of every permission-based algorithm: Ricart and Agrawala 1981, Raymond
 //! 1989, vcube-2018 Algorithm 7.1 lines 15-16, robust-2012 Algorithm 2 line 12, timer-free-2009
-//! lines 15-16. From it "at most k slots in use" follows, but the breach shows here at once, and there
-//! only if the unlucky others happen to be inside: D2, D4 and T2 (a late or a dead permission
-//! counts once more) are caught here.
+//! lines 15-16. It implies "at most k slots in use", but a violation shows here at once, and there
+//! only if the other processes happen to hold slots at the same time: D2, D4 and T2 (a late
+//! permission, or one of a crashed process, counts again) are caught here.
 //!
-//! Not checked: whether the permitter was right to permit (D9, T1: that is for "at most k slots in use"
-//! and the order of entry); whether the crash is real (that is for the accuracy of detection);
-//! algorithms that exclude by other means.
+//! Not checked: whether the other process was right to permit (D9, T1: "at most k slots in use" and
+//! the order of entry check that); whether the crash is real (the accuracy of detection checks
+//! that); algorithms that exclude by other means.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use kgate_core::{NodeId, Stamp, Time};
 
 use crate::Violation;
 
-/// Keeps, for each request that is out, who has permitted it, and who knows of whose crash.
+/// Keeps the permissions of each outstanding request, and the crashes that each process knows of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Permissions {
     nodes: u32,
@@ -38,7 +38,7 @@ impl Permissions {
     /// The property's name.
     pub const NAME: &'static str = "each permission counts once, for its request";
 
-    /// Nobody has asked.
+    /// A checker without requests.
     pub fn new(nodes: u32, k: u32) -> Self {
         Self { nodes, k, requests: BTreeMap::new(), known: BTreeMap::new() }
     }
@@ -78,14 +78,15 @@ impl Permissions {
             return None;
         }
         let text = format!(
-            "{node} went in with {stamp:?} and lacked {} permissions for it where at most {} may be lacking: of {lacking:?}",
+            "{node} entered with {stamp:?} without {} permissions, of {lacking:?}, where at most {} \
+             may be missing",
             lacking.len(),
             self.k - 1
         );
         Some(Violation { property: Self::NAME, at_ns: now, nodes: vec![node], text })
     }
 
-    /// `node`'s request has ended in another way: it gave up.
+    /// The request of `node` ended without a grant: it was withdrawn.
     pub fn ended(&mut self, node: NodeId) {
         self.requests.remove(&node);
     }
@@ -117,9 +118,10 @@ mod tests {
         checker.granted(Stamp { clock, node: P }, Time(9)).is_none()
     }
 
-    /// All but k-1 of three others: two permissions are enough, one and a known crash too.
+    /// With three others and k = 2, two permissions suffice, and so do one permission and one known
+    /// crash.
     #[test]
-    fn enough_is_enough() {
+    fn all_but_k_minus_one_permissions_suffice() {
         let mut permitted = check(5);
         permitted.delivered(NodeId(1), P, 5);
         permitted.delivered(NodeId(3), P, 5);
@@ -130,11 +132,11 @@ mod tests {
         assert!(go_in(&mut crashed, 5));
     }
 
-    /// The planted bugs: too few; one that counts twice; one for an earlier request (D2, T2); one
-    /// of a process that is known to have crashed, counted beside the crash (D4); a crash that
-    /// somebody else knows of.
+    /// Planted bugs: too few permissions; one that counts twice; one for an earlier request (D2,
+    /// T2); one of a process that is known to have crashed, counted in addition to the crash (D4); a
+    /// crash that only another process knows of.
     #[test]
-    fn catches_what_does_not_count() {
+    fn catches_permissions_that_do_not_count() {
         let mut few = check(5);
         few.delivered(NodeId(1), P, 5);
         few.delivered(NodeId(1), P, 5);
@@ -155,6 +157,6 @@ mod tests {
         ended.delivered(NodeId(1), P, 5);
         ended.delivered(NodeId(2), P, 5);
         ended.ended(P);
-        assert!(!go_in(&mut ended, 5), "it had given up");
+        assert!(!go_in(&mut ended, 5), "it was withdrawn");
     }
 }

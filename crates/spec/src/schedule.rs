@@ -1,117 +1,116 @@
-//! A schedule: what happens next, step by step, in words that a person can write and a program can
-//! read.
+//! The step language: a schedule as text that people write and programs parse.
 //!
-//! The explorer prints its counterexamples in these words, a scenario is written in them, and the
-//! simulator plays them. A message is named by its kind and its place among those of that kind in
-//! its channel; a timer by how it is printed.
+//! The model checker prints counterexamples as steps, scenarios are written in steps, and the
+//! simulator plays them. A message is identified by its kind and its position among the messages of
+//! this kind in its channel, a timer by its printed form.
 //!
 //! | step | text |
 //! |---|---|
-//! | a client asks | `p0 asks`, `p0 asks for 2` |
-//! | a client that waits gives up | `p0 gives up` |
-//! | a client comes out | `p0 comes out`, of several inside `p0 comes out 2` (the second that went in) |
-//! | a message arrives | `p0 -> p1: reply`, `p0 -> p1: reply 2` (the second one on its way) |
+//! | a client requests | `p0 requests`, `p0 requests 2` (two slots) |
+//! | a waiting client withdraws | `p0 withdraws` |
+//! | a client releases | `p0 releases`, of several grants `p0 releases #2` (the second one granted) |
+//! | a message arrives | `p0 -> p1: reply`, `p0 -> p1: reply 2` (the second one in transit) |
 //! | a message is lost | `p0 -> p1: reply lost`, `p0 -> p1: reply 2 lost` |
-//! | a message is doubled: its copy is on its way too, as the last | `p0 -> p1: reply doubled` |
-//! | a timer runs out | `p0: Refresh runs out` |
-//! | a process crashes, comes back | `p0 crashes`, `p0 is back` |
-//! | a process learns of that | `p0 learns that p1 has crashed`, `p0 learns that p1 is back` |
-//! | the gate gets another k | `p0 sets k to 3` |
+//! | a message is duplicated: its copy is put at the end of the channel | `p0 -> p1: reply duplicated` |
+//! | a timer expires | `p0: Refresh expires` |
+//! | a process crashes, recovers | `p0 crashes`, `p0 recovers` |
+//! | a process learns of that | `p0 learns that p1 crashed`, `p0 learns that p1 recovered` |
+//! | a process learns the new k | `p0 learns that k is 3` |
 
 use std::fmt;
 use std::str::FromStr;
 
 use kgate_core::NodeId;
 
-/// One thing that happens.
+/// One step of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// A client wants in.
-    Ask {
-        /// At which process.
+    /// A client issues a request.
+    Acquire {
+        /// The process of the client.
         node: NodeId,
-        /// How many units it wants.
+        /// The number of slots it requests.
         weight: u32,
     },
-    /// A client that waits gives up.
+    /// A waiting client withdraws its request.
     Withdraw(NodeId),
-    /// A client comes out; of several inside, the one that went in first.
+    /// A client releases; of several grants of the process, the oldest.
     Release(NodeId),
-    /// One of several clients inside comes out.
+    /// A client releases one of several grants.
     ReleaseOne {
-        /// Of which process.
+        /// The process of the client.
         node: NodeId,
-        /// Which of those inside, in the order in which they went in, from 1 on.
+        /// The position of the grant in the order of grants, from 1 on.
         which: usize,
     },
-    /// Something happens to a message on its way.
+    /// The fate of a message in transit.
     Message {
-        /// From whom.
+        /// The sender.
         from: NodeId,
-        /// To whom.
+        /// The receiver.
         to: NodeId,
         /// The name of its kind.
         kind: String,
-        /// Which of that kind in its channel, from 1 on.
+        /// The position among the messages of this kind in its channel, from 1 on.
         which: usize,
         /// What happens to it.
         fate: Fate,
     },
-    /// A timer runs out.
+    /// A timer expires.
     Expire {
-        /// Whose.
+        /// The process of the timer.
         node: NodeId,
         /// The timer as it is printed.
         timer: String,
     },
     /// A process crashes.
     Crash(NodeId),
-    /// A process comes back.
+    /// A process recovers.
     Restart(NodeId),
     /// A process learns of a crash.
-    Tell {
-        /// Who learns.
+    NotifyCrash {
+        /// The process that learns.
         node: NodeId,
-        /// Of whose crash.
+        /// The process that crashed.
         of: NodeId,
     },
-    /// A process learns that another is back.
-    Welcome {
-        /// Who learns.
+    /// A process learns of a recovery.
+    NotifyReturn {
+        /// The process that learns.
         node: NodeId,
-        /// Of whose return.
+        /// The process that recovered.
         of: NodeId,
     },
-    /// A process learns that the gate has another k.
+    /// A process learns the new k.
     Resize {
-        /// Who learns.
+        /// The process that learns.
         node: NodeId,
         /// The new k.
         k: u32,
     },
 }
 
-/// What happens to a message on its way.
+/// What happens to a message in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// It arrives.
     Arrives,
     /// It is lost.
     Lost,
-    /// A copy of it is on its way too.
-    Doubled,
+    /// It is duplicated: a copy is in transit too.
+    Duplicated,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ask { node, weight: 1 } => write!(f, "{node} asks"),
-            Self::Ask { node, weight } => write!(f, "{node} asks for {weight}"),
-            Self::Withdraw(node) => write!(f, "{node} gives up"),
+            Self::Acquire { node, weight: 1 } => write!(f, "{node} requests"),
+            Self::Acquire { node, weight } => write!(f, "{node} requests {weight}"),
+            Self::Withdraw(node) => write!(f, "{node} withdraws"),
             Self::Release(node) | Self::ReleaseOne { node, which: 1 } => {
-                write!(f, "{node} comes out")
+                write!(f, "{node} releases")
             }
-            Self::ReleaseOne { node, which } => write!(f, "{node} comes out {which}"),
+            Self::ReleaseOne { node, which } => write!(f, "{node} releases #{which}"),
             Self::Message { from, to, kind, which, fate } => {
                 write!(f, "{from} -> {to}: {kind}")?;
                 if *which != 1 {
@@ -120,23 +119,24 @@ impl fmt::Display for Step {
                 f.write_str(match fate {
                     Fate::Arrives => "",
                     Fate::Lost => " lost",
-                    Fate::Doubled => " doubled",
+                    Fate::Duplicated => " duplicated",
                 })
             }
-            Self::Expire { node, timer } => write!(f, "{node}: {timer} runs out"),
+            Self::Expire { node, timer } => write!(f, "{node}: {timer} expires"),
             Self::Crash(node) => write!(f, "{node} crashes"),
-            Self::Restart(node) => write!(f, "{node} is back"),
-            Self::Tell { node, of } => write!(f, "{node} learns that {of} has crashed"),
-            Self::Welcome { node, of } => write!(f, "{node} learns that {of} is back"),
-            Self::Resize { node, k } => write!(f, "{node} sets k to {k}"),
+            Self::Restart(node) => write!(f, "{node} recovers"),
+            Self::NotifyCrash { node, of } => write!(f, "{node} learns that {of} crashed"),
+            Self::NotifyReturn { node, of } => write!(f, "{node} learns that {of} recovered"),
+            Self::Resize { node, k } => write!(f, "{node} learns that k is {k}"),
         }
     }
 }
 
-/// A line that is no step.
+/// A line that is not a step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no step: write for instance `p0 asks`, `p0 -> p1: reply`, `p0 crashes`, `p1 learns that p0 has crashed`"
+    "`{0}` is not a step: write for example `p0 requests`, `p0 -> p1: reply`, `p0 crashes`, `p1 \
+     learns that p0 crashed`"
 )]
 pub struct ParseStepError(String);
 
@@ -148,31 +148,33 @@ impl FromStr for Step {
 }
 
 fn parse(text: &str) -> Option<Step> {
-    if let Some((timed, "")) = text.rsplit_once(" runs out") {
+    if let Some((timed, "")) = text.rsplit_once(" expires") {
         let (node, timer) = timed.split_once(": ")?;
         return Some(Step::Expire { node: id(node)?, timer: timer.to_owned() });
     }
     let words: Vec<&str> = text.split_whitespace().collect();
     Some(match *words.as_slice() {
-        [node, "asks"] => Step::Ask { node: id(node)?, weight: 1 },
-        [node, "asks", "for", weight] => {
-            Step::Ask { node: id(node)?, weight: weight.parse().ok()? }
+        [node, "requests"] => Step::Acquire { node: id(node)?, weight: 1 },
+        [node, "requests", weight] => {
+            Step::Acquire { node: id(node)?, weight: weight.parse().ok()? }
         }
-        [node, "gives", "up"] => Step::Withdraw(id(node)?),
-        [node, "comes", "out"] => Step::Release(id(node)?),
-        [node, "comes", "out", which] => {
-            let which = which.parse().ok().filter(|&which| which > 1)?;
+        [node, "withdraws"] => Step::Withdraw(id(node)?),
+        [node, "releases"] => Step::Release(id(node)?),
+        [node, "releases", which] => {
+            let which = which.strip_prefix('#')?.parse().ok().filter(|&which| which > 1)?;
             Step::ReleaseOne { node: id(node)?, which }
         }
         [node, "crashes"] => Step::Crash(id(node)?),
-        [node, "is", "back"] => Step::Restart(id(node)?),
-        [node, "learns", "that", of, "has", "crashed"] => {
-            Step::Tell { node: id(node)?, of: id(of)? }
+        [node, "recovers"] => Step::Restart(id(node)?),
+        [node, "learns", "that", of, "crashed"] => {
+            Step::NotifyCrash { node: id(node)?, of: id(of)? }
         }
-        [node, "learns", "that", of, "is", "back"] => {
-            Step::Welcome { node: id(node)?, of: id(of)? }
+        [node, "learns", "that", of, "recovered"] => {
+            Step::NotifyReturn { node: id(node)?, of: id(of)? }
         }
-        [node, "sets", "k", "to", k] => Step::Resize { node: id(node)?, k: k.parse().ok()? },
+        [node, "learns", "that", "k", "is", k] => {
+            Step::Resize { node: id(node)?, k: k.parse().ok()? }
+        }
         [from, "->", to, kind, ref rest @ ..] => {
             message(id(from)?, id(to.strip_suffix(':')?)?, kind, rest)?
         }
@@ -183,7 +185,7 @@ fn parse(text: &str) -> Option<Step> {
 fn message(from: NodeId, to: NodeId, kind: &str, rest: &[&str]) -> Option<Step> {
     let (which, fate) = match *rest {
         [] => ("1", "arrives"),
-        [word @ ("lost" | "doubled")] => ("1", word),
+        [word @ ("lost" | "duplicated")] => ("1", word),
         [which] => (which, "arrives"),
         [which, fate] => (which, fate),
         _ => return None,
@@ -191,7 +193,7 @@ fn message(from: NodeId, to: NodeId, kind: &str, rest: &[&str]) -> Option<Step> 
     let fate = match fate {
         "arrives" => Fate::Arrives,
         "lost" => Fate::Lost,
-        "doubled" => Fate::Doubled,
+        "duplicated" => Fate::Duplicated,
         _ => return None,
     };
     let which = which.parse().ok().filter(|&which| which > 0)?;
@@ -207,30 +209,32 @@ fn id(word: &str) -> Option<NodeId> {
 mod tests {
     use super::*;
 
-    /// Every form of the table above is read and printed as the same words.
+    /// Every form of the table above is parsed, and printed as the same text.
     #[test]
-    fn steps_are_read_as_they_are_printed() {
-        let all = "p0 asks\np0 asks for 2\np0 gives up\np0 comes out\np0 comes out 2\np0 -> p1: reply\np0 -> p1: reply 2\n\
-                   p0 -> p1: reply lost\np0 -> p1: reply 2 lost\np0 -> p1: reply doubled\np0: Refresh runs out\n\
-                   p3: Again { of: p1 } runs out\np0 crashes\np0 is back\np0 learns that p1 has crashed\n\
-                   p0 learns that p1 is back\np0 sets k to 3";
+    fn steps_are_parsed_as_they_are_printed() {
+        let all = "p0 requests\np0 requests 2\np0 withdraws\np0 releases\np0 releases #2\n\
+                   p0 -> p1: reply\np0 -> p1: reply 2\np0 -> p1: reply lost\n\
+                   p0 -> p1: reply 2 lost\np0 -> p1: reply duplicated\np0: Refresh expires\n\
+                   p3: Again { of: p1 } expires\np0 crashes\np0 recovers\n\
+                   p0 learns that p1 crashed\np0 learns that p1 recovered\np0 learns that k is 3";
         for line in all.lines() {
             let step: Step = line.parse().expect(line);
             assert_eq!(step.to_string(), line);
         }
     }
 
-    /// What is no step is refused with the line.
+    /// A line that is not a step is rejected.
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_steps_are_rejected() {
         for line in [
             "",
             "p0",
-            "q0 asks",
-            "p0 asks for many",
+            "q0 requests",
+            "p0 requests many",
             "p0 -> p1 reply",
             "p0 -> p1: reply 0",
-            "p0 comes out 0",
+            "p0 releases #0",
+            "p0 releases 2",
             "p0 -> p1: reply 1 eaten",
         ] {
             assert_eq!(line.parse::<Step>(), Err(ParseStepError(line.into())), "{line}");

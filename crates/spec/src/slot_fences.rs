@@ -1,5 +1,5 @@
-//! Numbered slots: a slot is held by one at a time, and the fence of its grants grows (tree-token's
-//! tokens are slots).
+//! Numbered slots: each slot has at most one holder, and the fences of its grants increase (the
+//! tokens of tree-token are slots).
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use kgate_core::{Fence, GrantId, NodeId, Time};
 
 use crate::Violation;
 
-/// Keeps who holds each slot, and its greatest fence. A holder that crashes holds nothing.
+/// Keeps the holder and the greatest fence of each slot. A holder that crashes holds nothing.
 #[derive(Clone, Debug, Default)]
 pub struct SlotFences {
     holders: BTreeMap<u32, Holder>,
     fences: BTreeMap<u32, Fence>,
 }
 
-/// A process, and which of its grants, where it may have several at once.
+/// A process, and its grant where it may have several.
 type Holder = (NodeId, Option<GrantId>);
 
 impl SlotFences {
     /// The property's name.
     pub const NAME: &'static str = "one holder and increasing fences per slot";
 
-    /// `node` goes in with `slot` under `fence`; with which grant, where it may have several at
-    /// once.
+    /// `node` is granted `slot` under `fence`; `grant` identifies the grant where a process may have
+    /// several.
     pub fn grant(
         &mut self,
         slot: u32,
@@ -50,23 +50,23 @@ impl SlotFences {
         }
     }
 
-    /// `node` comes out, or crashes.
+    /// `node` releases all its grants, or crashes.
     pub fn leave(&mut self, node: NodeId) {
         self.holders.retain(|_, (holder, _)| *holder != node);
     }
 
-    /// The client of that grant comes out.
+    /// The grant of `node` is released.
     pub fn leave_with(&mut self, node: NodeId, grant: GrantId) {
         self.holders.retain(|_, holder| *holder != (node, Some(grant)));
     }
 
-    /// Looks at what all live processes show to be with them, in use or kept: two show the same
-    /// slot.
+    /// The verdict on the slots that all live processes report, held or cached: no slot may be
+    /// reported twice.
     pub fn shown_twice(shown: impl Iterator<Item = (NodeId, u32)>, now: Time) -> Option<Violation> {
         let mut where_is = BTreeMap::new();
         for (node, slot) in shown {
             if let Some(other) = where_is.insert(slot, node) {
-                let text = format!("slot {slot} is with {other} and with {node}");
+                let text = format!("slot {slot} is at {other} and at {node}");
                 return Some(Violation {
                     property: Self::NAME,
                     at_ns: now,
@@ -83,7 +83,7 @@ impl SlotFences {
 mod tests {
     use super::*;
 
-    /// The planted bugs: a slot granted twice, and a fence that does not grow, are caught; a
+    /// Planted bugs: a slot granted twice, and a fence that does not increase, are caught; a
     /// hand-over is not.
     #[test]
     fn catches_two_holders_and_old_fences() {
@@ -102,8 +102,7 @@ mod tests {
         assert!(grant(7, 12).is_some());
     }
 
-    /// The planted bug: one process grants a slot to a second client of its own while the first has
-    /// it.
+    /// Planted bug: a process grants a slot to a second client of its own while the first holds it.
     #[test]
     fn catches_two_clients_of_one_process() {
         let mut checker = SlotFences::default();
@@ -116,9 +115,9 @@ mod tests {
         assert_eq!(checker.grant(2, Some(Fence(12)), holder(3), Time(1)), None);
     }
 
-    /// The planted bug: two live processes show one slot.
+    /// Planted bug: two live processes report the same slot.
     #[test]
-    fn catches_a_slot_that_is_with_two() {
+    fn catches_a_slot_at_two_processes() {
         let shown =
             |slots: [u32; 3]| SlotFences::shown_twice((0..).map(NodeId).zip(slots), Time(1));
         assert_eq!(shown([0, 1, 2]), None);

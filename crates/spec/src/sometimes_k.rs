@@ -1,18 +1,18 @@
-//! Non-vacuity: at some time k were inside at once.
+//! Non-vacuity: at some time all k slots are in use.
 //!
 //! Source: a checker that is never put to the test shows nothing. "At most k" (vcube-2018 section
-//! 7.4, Lemma 7.1) holds of a gate that lets nobody in; and of one that lets in one at a time,
-//! though k units are there to be used.
+//! 7.4, Lemma 7.1) also holds for a gate that never grants, and for one that grants one slot at a
+//! time although there are k.
 //!
-//! Not checked: that k are inside whenever k want to be. A run in which few ask is correct and
-//! never has k inside, so a driver tells this of a run and does not call it a violation; over all
-//! schedules of the explorer it is one.
+//! Not checked: that k slots are in use whenever k are requested. A run with few requests is correct
+//! without using all k slots, so a driver reports this of a run but does not call it a violation.
+//! Over all schedules of the model checker it is one.
 
 use kgate_core::Time;
 
 use crate::Violation;
 
-/// Remembers whether k were ever inside.
+/// Keeps the greatest number of slots in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SometimesK {
     k: u32,
@@ -22,43 +22,43 @@ pub struct SometimesK {
 impl SometimesK {
     /// The property's name.
     pub const NAME: &'static str = "sometimes k slots in use";
-    /// The least that can be asked, of a system that does not promise to use all units at once.
+    /// The weaker property for a protocol that does not promise to use all slots at once.
     pub const SOMEBODY: &'static str = "sometimes a slot in use";
 
-    /// Nobody was inside.
+    /// A checker that has seen no slot in use.
     pub fn new(k: u32) -> Self {
         Self { k, most: 0 }
     }
 
-    /// So many are inside now.
+    /// `in_use` slots are in use now.
     #[inline]
-    pub fn see(&mut self, inside: usize) {
-        self.most = self.most.max(inside);
+    pub fn see(&mut self, in_use: usize) {
+        self.most = self.most.max(in_use);
     }
 
-    /// What was seen so far does not count, for instance before a run has recovered from a fault.
+    /// Starts anew, for example when a run has recovered from a fault.
     pub fn forget(&mut self) {
         self.most = 0;
     }
 
-    /// Whether that many inside show it.
-    pub fn shown(k: u32, inside: usize) -> bool {
-        inside >= k as usize
+    /// Whether `in_use` slots satisfy the property.
+    pub fn shown(k: u32, in_use: usize) -> bool {
+        in_use >= k as usize
     }
 
-    /// Whether k were inside at some time.
+    /// Whether all k slots were in use at some time.
     pub fn seen(&self) -> bool {
         Self::shown(self.k, self.most)
     }
 
-    /// The verdict on all that was seen.
+    /// The verdict on the whole run.
     pub fn verdict(&self, now: Time) -> Option<Violation> {
         (!self.seen()).then(|| Violation {
             property: Self::NAME,
             at_ns: now,
             nodes: Vec::new(),
             text: format!(
-                "never more than {} were inside, k is {}: little was shown",
+                "never more than {} slots in use, k is {}: this run shows little",
                 self.most, self.k
             ),
         })
@@ -69,12 +69,12 @@ impl SometimesK {
 mod tests {
     use super::*;
 
-    /// The planted bug: a gate that lets in one at a time, though k is 2.
+    /// Planted bug: a gate that grants one slot at a time, although k is 2.
     #[test]
-    fn catches_a_unit_that_is_never_used() {
+    fn catches_a_slot_that_is_never_used() {
         let mut checker = SometimesK::new(2);
-        for inside in [1, 0, 1, 0] {
-            checker.see(inside);
+        for in_use in [1, 0, 1, 0] {
+            checker.see(in_use);
         }
         assert_eq!(checker.verdict(Time(9)).expect("never two").property, SometimesK::NAME);
         checker.see(2);

@@ -1,16 +1,16 @@
-//! Strict order: with numbered slots, requests are decided in the order of their stamps, whatever k
-//! and their weights are.
+//! Strict order: with numbered slots, requests are decided in the order of their stamps, whatever
+//! their weights and k.
 //!
-//! Source: `slots`, by its Lemma 2 (`docs/internals/slots.md`). So a request for many units is never
-//! overtaken by narrower ones behind it, and nobody starves while holders come out. A slot that is
-//! used again at its process, handed over or kept, is outside the order; its fence tells
+//! Source: `slots`, by its Lemma 2 (`docs/internals/slots.md`). So a request for many slots is never
+//! overtaken by smaller ones behind it, and no request starves while holders release. A slot that is
+//! re-used at its process, handed over or cached, is outside the order; its fence shows that
 //! ([`Fence::count`]).
 
 use kgate_core::{Fence, NodeId, Stamp, Time};
 
 use crate::Violation;
 
-/// Looks at one decision; it needs no memory.
+/// Checks single decisions; stateless.
 #[derive(Clone, Copy, Debug)]
 pub struct StrictOrder;
 
@@ -18,7 +18,7 @@ impl StrictOrder {
     /// The property's name.
     pub const NAME: &'static str = "decided in the order of stamps";
 
-    /// Who of those that live and wait is overtaken when a grant is made under that fence.
+    /// The waiting request of a live process, if any, that a grant under this fence overtakes.
     pub fn overtaken(granted: Fence, waiting: impl Iterator<Item = Stamp>) -> Option<Stamp> {
         if granted.count() > 0 {
             return None;
@@ -43,10 +43,10 @@ impl StrictOrder {
 mod tests {
     use super::*;
 
-    /// The planted bug: a later request is decided first, for instance because it wants less. A
-    /// slot used again is outside the order.
+    /// Planted bug: a later request is decided first, for example because it has a smaller weight. A
+    /// re-used slot is outside the order.
     #[test]
-    fn catches_who_overtakes() {
+    fn catches_an_overtaking_grant() {
         let wide = Stamp::in_view(kgate_core::ViewId(1), 7, NodeId(2));
         let fence =
             |view, ticks, count| Fence::of_slot(kgate_core::ViewId(view), ticks, NodeId(3), count);
@@ -56,6 +56,6 @@ mod tests {
         assert_eq!(overtaken(fence(2, 1, 0)), Some(wide), "a later view");
         assert_eq!(overtaken(fence(0, 9, 0)), None);
         assert_eq!(overtaken(fence(1, 6, 0)), None);
-        assert_eq!(overtaken(fence(1, 8, 1)), None, "used again");
+        assert_eq!(overtaken(fence(1, 8, 1)), None, "re-used");
     }
 }

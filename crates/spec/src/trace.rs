@@ -1,9 +1,8 @@
-//! Runs written down: one JSON object a line (NDJSON). `docs/reference/trace-format.md` describes it for those who
-//! write or read it elsewhere.
+//! The format of a recorded run: one JSON object per line (NDJSON).
+//! `docs/reference/trace-format.md` describes it for other programs.
 //!
-//! The first line is the header `{"trace":1,...}` with the version of this format and what was run;
-//! every other line is one event with its time in nanoseconds. Fields are only ever added within a
-//! version.
+//! The first line is the header `{"trace":1,...}` with the version of the format and the run. Every
+//! other line is one event with its time in nanoseconds. Within a version, fields are only added.
 
 pub mod reader;
 
@@ -19,118 +18,117 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
-    /// A client wants in.
+    /// A client issues a request.
     Acquire {
-        /// With how many units.
+        /// The number of slots it requests.
         #[serde(skip_serializing_if = "is_one")]
         weight: u32,
     },
     /// The request leaves its process.
-    Asked,
-    /// The client goes in.
+    Requested,
+    /// A request is granted.
     Granted {
-        /// With which slots, where the protocol numbers them.
+        /// The slots, where the protocol numbers them.
         #[serde(skip_serializing_if = "<[u32]>::is_empty")]
         slots: &'a [u32],
-        /// Under which fence, in hexadecimal, where there is one: JSON has no numbers of 128 bits.
+        /// The fence, if there is one; in hexadecimal, because JSON has no 128-bit numbers.
         #[serde(skip_serializing_if = "Option::is_none")]
         fence: Option<String>,
-        /// The clock of its request, where the protocol claims to serve requests in the order of
-        /// their stamps.
+        /// The clock of the request's stamp, where the protocol claims to serve requests in the order
+        /// of their stamps.
         #[serde(skip_serializing_if = "Option::is_none")]
         stamp: Option<u64>,
-        /// Which grant of this process, where it may have several at once.
+        /// The id of the grant, where a process may have several.
         #[serde(skip_serializing_if = "Option::is_none")]
         grant: Option<u64>,
     },
-    /// The client comes out.
+    /// A client releases its grant.
     Release {
-        /// Of which grant, where the process may have several at once.
+        /// The id of the grant, where a process may have several.
         #[serde(skip_serializing_if = "Option::is_none")]
         grant: Option<u64>,
     },
-    /// A client that waits gives up; of several, the one that asked last.
+    /// A waiting client withdraws its request; of several requests, the last one.
     Withdraw,
-    /// The client that has waited longest here is told that its request cannot be granted any more.
+    /// The oldest request of this process is rejected: k has become too small for it.
     TooLarge {
-        /// How many units it wants.
+        /// The weight of the request.
         weight: u32,
-        /// How many there are.
+        /// The largest possible weight.
         most: u32,
     },
-    /// The process learns that there are k units from now on.
+    /// The process learns the value of k from now on.
     Resize {
-        /// How many.
+        /// The new k.
         k: u32,
     },
-    /// A message is handed to the network; `copies` of it, to `to` if it is one, to everybody else
-    /// if neither says to whom.
+    /// A message is passed to the network: `copies` of it, to `to` or to `to_many`; to all other
+    /// processes if neither is given.
     Send {
-        /// Its kind.
+        /// The kind of the message.
         kind: &'a str,
-        /// To whom, if to one.
+        /// The receiver, if there is one.
         to: Option<NodeId>,
-        /// To whom, if to some.
+        /// The receivers, if there are several but not all.
         #[serde(skip_serializing_if = "<[NodeId]>::is_empty")]
         to_many: &'a [NodeId],
-        /// To how many.
+        /// The number of receivers.
         copies: u32,
-        /// What it says.
+        /// The text of the message.
         message: &'a str,
     },
-    /// A message arrives.
+    /// A message is delivered.
     Deliver {
-        /// Its kind.
+        /// The kind of the message.
         kind: &'a str,
-        /// From whom.
+        /// The sender.
         from: NodeId,
-        /// What it says.
+        /// The text of the message.
         message: &'a str,
     },
-    /// A message to this process is lost on its way, or comes while the process is down.
+    /// A message to this process is lost in transit, or arrives while the process is down.
     Lost {
-        /// Its kind.
+        /// The kind of the message.
         kind: &'a str,
-        /// From whom.
+        /// The sender.
         from: NodeId,
-        /// What it says.
+        /// The text of the message.
         message: &'a str,
     },
-    /// The network doubles a message of this process.
-    Doubled {
-        /// Its kind.
+    /// The network duplicates a message of this process.
+    Duplicated {
+        /// The kind of the message.
         kind: &'a str,
-        /// To whom.
+        /// The receiver.
         to: NodeId,
-        /// What it says.
+        /// The text of the message.
         message: &'a str,
     },
     /// The process crashes.
     Crash,
-    /// The process starts again.
+    /// The process recovers.
     Restart {
-        /// Its number, if it is a new incarnation that begins with nothing: whoever waited here is
-        /// gone.
+        /// The incarnation, if the process starts with empty memory: its waiting requests are gone.
         #[serde(skip_serializing_if = "Option::is_none")]
         incarnation: Option<u32>,
     },
-    /// The process's memory becomes anything.
+    /// A transient fault: the memory of the process becomes arbitrary.
     Fault,
-    /// The run has recovered from all transient faults; told once, of the process at which that was
+    /// The run has recovered from all transient faults; recorded once, at the process where it was
     /// seen.
     Recovered,
-    /// The process is stopped: nothing happens to it.
+    /// The process pauses: it handles no event.
     Pause,
-    /// The process goes on.
+    /// The process continues.
     Resume,
-    /// The process holds another for crashed.
+    /// The process suspects that another has crashed.
     Suspected {
-        /// Whom.
+        /// The suspected process.
         whom: NodeId,
     },
-    /// The process learns that another takes part again.
+    /// The process learns that another has recovered.
     Joined {
-        /// Which.
+        /// The recovered process.
         whom: NodeId,
     },
     /// In the state model: the process takes an action.
@@ -140,20 +138,20 @@ pub enum Event<'a> {
         /// Its state after it.
         state: &'a str,
     },
-    /// In the state model: from now on the process can take these actions.
-    Can {
-        /// Their names.
+    /// In the state model: the actions that are enabled at the process from now on.
+    Enabled {
+        /// The names of the actions.
         actions: &'a [&'a str],
-        /// Whether it has the privilege: it may be inside until it moves.
+        /// Whether the process has the privilege: it may hold a slot until it moves.
         inside: bool,
     },
-    /// A checker has found that the run is not correct; told of the first process that it concerns.
+    /// A checker has found a violation; recorded at the first process concerned.
     Violated {
-        /// The property that does not hold.
+        /// The violated property.
         property: &'a str,
-        /// Whom it concerns.
+        /// The processes concerned.
         nodes: &'a [NodeId],
-        /// In a sentence.
+        /// What happened, in a sentence.
         text: &'a str,
     },
 }
@@ -171,15 +169,15 @@ struct Line<'a> {
     event: &'a Event<'a>,
 }
 
-/// Writes a trace. The first failure is kept and told by [`finish`](Self::finish): a run does not
-/// stop for its trace.
+/// Writes a trace. The first error is kept and returned by [`finish`](Self::finish): a run does not
+/// stop because of its trace.
 pub struct Writer<'a> {
     to: Box<dyn Write + 'a>,
     failure: Option<io::Error>,
 }
 
 impl<'a> Writer<'a> {
-    /// Starts a trace; `run` says what is run.
+    /// Starts a trace; `run` describes the run.
     pub fn new(mut to: Box<dyn Write + 'a>, run: &serde_json::Value) -> Self {
         let header = serde_json::json!({ "trace": VERSION, "run": run });
         let failure = writeln!(to, "{header}").err();
@@ -195,7 +193,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Ends the trace; says whether all of it was written.
+    /// Ends the trace, and returns the first error, if any.
     pub fn finish(mut self) -> io::Result<()> {
         match self.failure.take() {
             Some(failure) => Err(failure),
@@ -208,7 +206,7 @@ impl<'a> Writer<'a> {
 mod tests {
     use super::*;
 
-    /// The documented form: a header with the version, then a line an event.
+    /// The documented form: a header with the version, then one line per event.
     #[test]
     fn a_trace_is_lines_of_json() {
         let mut bytes = Vec::new();

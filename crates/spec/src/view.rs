@@ -1,13 +1,13 @@
-//! A trace in other clothes: as [`text`] for people, as a log for ShiViz, as a trace for Perfetto;
+//! Converts a trace: to [`text`] for people, to a log for ShiViz, to a trace for Perfetto;
 //! [`diagram`](crate::diagram) draws it.
 //!
-//! Each reads the events one after the other and writes as it goes, so that a trace may be longer
-//! than memory. Event lies before the [`Window`] is still listened to, because of who waits and
-//! which messages are under way when it opens; where it closes, reading ends.
+//! Each view reads and writes event by event, so a trace may be larger than memory. Events before
+//! the [`Window`] are read too, because they determine which requests are waiting and which messages
+//! are in transit when it opens; reading ends where the window closes.
 //!
-//! - `channels.rs`: which arrival belongs to which send; `bars.rs`: who waits and who is inside,
-//!   from when until when;
-//! - `words.rs`: an event in a few words.
+//! - `channels.rs`: matches deliveries with sends; `bars.rs`: the intervals in which processes wait
+//!   and hold slots;
+//! - `describe.rs`: describes an event in a few words.
 
 pub(crate) mod bars;
 pub(crate) mod channels;
@@ -27,53 +27,65 @@ pub use perfetto::perfetto;
 pub use shiviz::shiviz;
 pub use text::text;
 
-/// Which part of a run is looked at.
+/// The part of a run that is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// When.
+    /// The interval of time.
     pub window: Window,
-    /// Whom.
+    /// The processes.
     pub shown: Shown,
 }
 
 impl View {
-    /// Whether an event is in it.
+    /// Whether an event is in view.
     pub fn has(&self, record: &Record) -> bool {
         self.window.has(record.t) && self.shown.has(record.node)
     }
 }
 
-/// A part of the time, both ends included.
+/// An interval of time, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its first moment.
+    /// The start.
     pub from: Time,
-    /// Its last moment.
+    /// The end.
     pub until: Time,
 }
 
 impl Window {
-    /// Whether a moment is in it.
+    /// Whether a time is in the window.
     pub fn has(&self, time: Time) -> bool {
         (self.from..=self.until).contains(&time)
     }
 }
 
-/// All the time.
+/// The whole run.
 impl Default for Window {
     fn default() -> Self {
         Self { from: Time::ZERO, until: Time::NEVER }
     }
 }
 
-impl FromStr for Window {
-    type Err = String;
+/// A text that is not a [`View`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseViewError {
+    /// The text is not an interval.
+    #[error("not a window: write two times, for example 10..20, 10.. or ..20, not '{0}'")]
+    Window(String),
+    /// The end is not after the start.
+    #[error("an empty window: write the earlier time first, for example 10..20, not '{0}'")]
+    EmptyWindow(String),
+    /// The text does not name processes.
+    #[error("not processes: write for example 0..7 or 0,3,9, not '{0}'")]
+    Processes(String),
+}
 
-    /// `10..20`, in time units; either end may be left out.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("not a window: write two times such as 10..20, or 10.. or ..20, not '{text}'")
-        };
+impl FromStr for Window {
+    type Err = ParseViewError;
+
+    /// Parses `10..20`, in time units; either end may be omitted.
+    fn from_str(text: &str) -> Result<Self, ParseViewError> {
+        let wrong = || ParseViewError::Window(text.to_owned());
         let (from, until) = text.split_once("..").ok_or_else(wrong)?;
         let time = |text: &str, open: Time| match text {
             "" => Ok(open),
@@ -83,40 +95,38 @@ impl FromStr for Window {
         if window.from < window.until {
             Ok(window)
         } else {
-            Err(format!(
-                "an empty window: write the earlier time first, as in 10..20, not '{text}'"
-            ))
+            Err(ParseViewError::EmptyWindow(text.to_owned()))
         }
     }
 }
 
-/// Some of the processes; of none named, all.
+/// The processes that are shown; all if none is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown(Vec<(NodeId, NodeId)>);
 
 impl Shown {
-    /// Whether it is all of them, however many there are.
+    /// Whether all processes are shown.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a process is one of them.
+    /// Whether a process is shown.
     pub fn has(&self, node: NodeId) -> bool {
         self.is_all() || self.0.iter().any(|(first, last)| (*first..=*last).contains(&node))
     }
 
-    /// Those of them that there are in a run of `nodes` processes.
+    /// The shown processes of a run of `nodes` processes.
     pub fn of(&self, nodes: u32) -> impl Iterator<Item = NodeId> {
         (0..nodes).map(NodeId).filter(|node| self.has(*node))
     }
 }
 
 impl FromStr for Shown {
-    type Err = String;
+    type Err = ParseViewError;
 
-    /// `0..7`, both included, or `0,3,9`, or both: `0..2,9`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("not processes: write 0..7, or 0,3,9, not '{text}'");
+    /// Parses `0..7`, both included, or `0,3,9`, or both: `0..2,9`.
+    fn from_str(text: &str) -> Result<Self, ParseViewError> {
+        let wrong = || ParseViewError::Processes(text.to_owned());
         let node = |text: &str| {
             text.strip_prefix('p').unwrap_or(text).parse().map(NodeId).map_err(|_| wrong())
         };
@@ -129,21 +139,21 @@ impl FromStr for Shown {
     }
 }
 
-/// Why a view is not whole.
+/// A view that could not be completed.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
-    /// Event is to be looked at is no trace.
+    /// The input is not a trace.
     #[error(transparent)]
-    TraceError(#[from] TraceError),
+    Trace(#[from] TraceError),
     /// The view cannot be written.
-    #[error("it cannot be written")]
+    #[error("the view cannot be written")]
     Io(#[from] io::Error),
-    /// Nobody of those who are asked for is there.
-    #[error("there are n = {0} processes, and none of them is asked for: name some of 0..{last}", last = .0.saturating_sub(1))]
-    Nobody(u32),
+    /// None of the selected processes exists.
+    #[error("the trace has n = {0} processes, and none is selected: select some of 0..{last}", last = .0.saturating_sub(1))]
+    NoProcess(u32),
 }
 
-/// Reads up to the end of the window, and hands every event on with whether it is in view.
+/// Reads up to the end of the window, and passes every event on with whether it is in view.
 fn each<R: BufRead>(
     reader: &mut Reader<R>,
     view: &View,
@@ -151,7 +161,7 @@ fn each<R: BufRead>(
 ) -> Result<(), ViewError> {
     let nodes = reader.run().n;
     if view.shown.of(nodes).next().is_none() {
-        return Err(ViewError::Nobody(nodes));
+        return Err(ViewError::NoProcess(nodes));
     }
     for record in reader {
         let record = record?;

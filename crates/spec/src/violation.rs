@@ -1,26 +1,27 @@
-//! What a checker says of a run that is not correct.
+//! The report of a checker about a run that is not correct.
 
 use std::fmt;
 
 use kgate_core::{NodeId, Time};
 use serde::Serialize;
 
-/// No correct process sends what another must refuse; seen by whoever drives the processes.
+/// No correct process sends a message that another must reject. The driver of the processes checks
+/// it.
 pub const NOT_REFUSED: &str = "no input is refused";
-/// Something is under way, and nobody has been granted anything for longer than any grant can take;
-/// seen by whoever has a clock.
+/// While events are in progress, some request is granted within the longest time a grant can take.
+/// Drivers with a clock check it.
 pub const GRANTED_IN_TIME: &str = "a grant within the time limit";
 
-/// A property that does not hold: which, when, and whom it concerns.
+/// A violated property, with its time and the processes concerned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// The property's name.
+    /// The name of the property.
     pub property: &'static str,
-    /// When it was seen, in nanoseconds.
+    /// The time at which the violation was seen, in nanoseconds.
     pub at_ns: Time,
-    /// The processes that it concerns.
+    /// The processes concerned.
     pub nodes: Vec<NodeId>,
-    /// In a sentence.
+    /// What happened, in a sentence.
     pub text: String,
 }
 

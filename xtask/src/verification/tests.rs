@@ -17,7 +17,7 @@ fn outcome(command: &str, complete: bool, violated: Option<&str>) -> Outcome {
         name: name.to_owned(),
         holds: violated != Some(name),
         steps: (violated == Some(name)).then_some(5),
-        schedule: if violated == Some(name) { vec!["p0 asks".to_owned()] } else { Vec::new() },
+        schedule: if violated == Some(name) { vec!["p0 requests".to_owned()] } else { Vec::new() },
     };
     let properties = vec![property("at most k slots in use"), property("served")];
     let found =
@@ -78,13 +78,13 @@ fn a_result_survives_its_line() {
 #[test]
 fn what_kgate_check_prints_is_understood() {
     let text = r#"{"states": 9, "unique": 7, "depth": 4, "complete": false, "seconds": 0.5, "properties":
-        [{"name": "served", "holds": false, "counterexample": [{"step": "p0 asks"}, {"step": "p0 -> p1: ask", "message": "Ask"}]},
+        [{"name": "served", "holds": false, "counterexample": [{"step": "p0 requests"}, {"step": "p0 -> p1: ask", "message": "Ask"}]},
         {"name": "k", "holds": true, "counterexample": null}]}"#;
     let found = process::found(text).unwrap();
     assert_eq!((found.states, found.unique, found.depth, found.complete), (9, 7, 4, false));
     let steps: Vec<_> = found.properties.iter().map(|property| property.steps).collect();
     assert_eq!(steps, [Some(2), None]);
-    assert_eq!(found.properties[0].schedule, ["p0 asks", "p0 -> p1: ask                Ask"]);
+    assert_eq!(found.properties[0].schedule, ["p0 requests", "p0 -> p1: ask                Ask"]);
     assert!(process::found("{}").is_err());
 }
 
@@ -159,7 +159,7 @@ fn a_schedule_stands_under_its_command() {
         rows.iter().find(|row| row.option("--as-printed").is_some()).expect("a printed one");
     let results = [outcome(&printed.command, false, Some("at most k slots in use"))];
     let text = table::schedules(&rows, &results);
-    assert!(text.contains(&format!("$ {}\n  1  p0 asks\n", printed.command)), "{text}");
+    assert!(text.contains(&format!("$ {}\n  1  p0 requests\n", printed.command)), "{text}");
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn class<P: Explorable>(model: &ProtocolModel<P>, action: &ActionOf<P>) -> Optio
         Action::Resize(node, _) => Some(digest(&(5, node))),
         Action::Acquire(..)
         | Action::Withdraw(_)
-        | Action::Message(_, Fate::Lost | Fate::Doubled, _)
+        | Action::Message(_, Fate::Lost | Fate::Duplicated, _)
         | Action::Crash(_)
         | Action::Down(_) => None,
     }

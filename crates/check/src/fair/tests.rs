@@ -97,7 +97,10 @@ fn an_endless_exchange_that_starves_is_found() {
         .collect();
     assert_eq!(
         (steps, found.cycle),
-        (["p0 asks", "p0 -> p1: thrown", "p1 -> p0: thrown"].map(String::from).to_vec(), Some(1),)
+        (
+            ["p0 requests", "p0 -> p1: thrown", "p1 -> p0: thrown"].map(String::from).to_vec(),
+            Some(1),
+        )
     );
     let whole = crate::explore::<Throw<false>>(
         Setup::new(2, 1),

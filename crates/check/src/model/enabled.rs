@@ -113,7 +113,7 @@ impl<P: Explorable> ProtocolModel<P> {
                 may(Fate::Lost);
             }
             if u32::from(state.spent.duplicates) < self.bounds.duplicates {
-                may(Fate::Doubled);
+                may(Fate::Duplicated);
             }
         }
     }

@@ -21,7 +21,7 @@ impl<P: Explorable> ProtocolModel<P> {
                 self.handle(state, in_flight.to, Input::Deliver { from, message });
             }
             Fate::Lost => state.spent.losses += 1,
-            Fate::Doubled => {
+            Fate::Duplicated => {
                 state.spent.duplicates += 1;
                 state.in_flight.insert(place, in_flight.clone());
                 self.send(state, in_flight.from, in_flight.to, in_flight.message);

@@ -104,7 +104,7 @@ fn a_slot_that_two_show_is_found() {
     let in_sequence = |printed| {
         let model = model(2, 2, Bounds { entries: vec![1, 1], ..Bounds::new(1) }, printed);
         let mut state = model.first_state();
-        for words in ["p0 asks", "p0 comes out", "p1 asks"] {
+        for words in ["p0 requests", "p0 releases", "p1 requests"] {
             let steps = model.next_steps(&state).into_iter();
             state = steps
                 .map(|step| (format!("{:?}", step.0), step.1))
@@ -160,9 +160,9 @@ fn a_request_that_waits_for_free_slots_is_found() {
             found.counterexample.expect("the toy does not reconsider requests").into_iter();
         schedule.map(|entry| entry.step.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(schedule(vec![]), ["p0 asks", "p0 asks", "p0 comes out"]);
+    assert_eq!(schedule(vec![]), ["p0 requests", "p0 requests", "p0 releases"]);
     let grown = schedule(vec![2]);
-    assert!(grown.len() == 4 && !grown.contains(&"p0 comes out".to_owned()), "{grown:?}");
+    assert!(grown.len() == 4 && !grown.contains(&"p0 releases".to_owned()), "{grown:?}");
 }
 
 /// A pending notification of a new k counts as an event to come: no request is starved before.
@@ -193,7 +193,7 @@ fn weights_fit_the_widest_lane() {
         let mut model = model(2, 3, Bounds { weight_max: 3, ..Bounds::new(1) }, Defects::NONE);
         model.setup.slots.lanes = lanes;
         let steps = model.next_steps(&model.first_state());
-        steps.iter().filter(|(action, _)| format!("{action:?}").starts_with("p0 asks")).count()
+        steps.iter().filter(|(action, _)| format!("{action:?}").starts_with("p0 requests")).count()
     };
     assert_eq!((asked(1), asked(2), asked(3)), (3, 2, 1));
 }
@@ -373,7 +373,7 @@ fn schedules_name_the_released_grant() {
     let steps = model.next_steps(&state);
     let releases: Vec<String> =
         steps.iter().map(|(action, _)| crate::action::step(&state, action).to_string()).collect();
-    assert_eq!(releases, ["p0 comes out", "p0 comes out 2"]);
+    assert_eq!(releases, ["p0 releases", "p0 releases #2"]);
 }
 
 /// Two messages sent in either order make one state.

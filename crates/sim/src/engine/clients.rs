@@ -102,7 +102,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 self.checkers.broadcast(node, self.now);
                 let stamp = self.stamp_of(node);
                 self.checkers.audit.asked(stamp);
-                self.write(node, &trace::Event::Asked);
+                self.write(node, &trace::Event::Requested);
             }
             // The protocol detects crashes itself.
             Notice::Suspected { node: whom, .. } => {

@@ -164,7 +164,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             self.disturbed.duplicated += 1;
             if self.trace.is_on() {
                 let text = format!("{message:?}");
-                self.write(from, &trace::Event::Doubled { kind: name, to, message: &text });
+                self.write(from, &trace::Event::Duplicated { kind: name, to, message: &text });
             }
         }
         let mut lost = copies == 0;

@@ -191,7 +191,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         fifo: bool,
     ) -> Result<(), StepError> {
         match step {
-            Step::Ask { node, weight } => self.take_ask(*node, *weight),
+            Step::Acquire { node, weight } => self.take_ask(*node, *weight),
             Step::Withdraw(node) => self.take_withdraw(*node),
             Step::Release(node) => self.take_release(*node, 1),
             Step::ReleaseOne { node, which } => self.take_release(*node, *which),
@@ -201,8 +201,8 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             Step::Expire { node, timer } => self.take_expire(*node, timer),
             Step::Crash(node) => self.take_crash(*node, results.contains(&Step::Restart(*node))),
             Step::Restart(node) => self.take_restart(*node),
-            Step::Tell { node, of } => self.take_tell(name, *node, *of),
-            Step::Welcome { node, of } => self.take_welcome(*node, *of),
+            Step::NotifyCrash { node, of } => self.take_tell(name, *node, *of),
+            Step::NotifyReturn { node, of } => self.take_welcome(*node, *of),
             Step::Resize { node, k } => self.take_resize(*node, *k),
         }
     }
@@ -282,10 +282,10 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
                 self.count(to, Label::of(13, from, RunHash::of(message)));
                 self.write_lost(from, to, message);
             }
-            Fate::Doubled => {
+            Fate::Duplicated => {
                 self.count(to, Label::of(14, from, RunHash::of(message)));
                 let (kind, text) = described(message);
-                self.write(from, &trace::Event::Doubled { kind, to, message: &text });
+                self.write(from, &trace::Event::Duplicated { kind, to, message: &text });
                 self.queue.insert(place, event.clone());
                 self.queue.insert(self.queue.events().len(), event);
             }
@@ -333,7 +333,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         self.check_up(node)?;
         self.check_exists(of)?;
         if self.config.claims.returns {
-            return self.take_notice(node, &Step::Tell { node, of });
+            return self.take_notice(node, &Step::NotifyCrash { node, of });
         }
         let Some(detector) = self.config.claims.detector else {
             return Err(StepError::NoDetector { protocol: name.to_owned() });
@@ -363,7 +363,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         self.check_up(node)?;
         self.check_exists(of)?;
         if self.config.claims.returns {
-            return self.take_notice(node, &Step::Welcome { node, of });
+            return self.take_notice(node, &Step::NotifyReturn { node, of });
         }
         self.check_up(of)?;
         let incarnation = Incarnation(self.incarnation_of(of));
@@ -385,7 +385,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
                 return Err(StepError::LogOutOfOrder { first: first.clone() });
             }
             *place
-        } else if matches!(step, Step::Welcome { .. }) {
+        } else if matches!(step, Step::NotifyReturn { .. }) {
             return Err(StepError::NoReturnNotices);
         } else {
             let found = notices.iter().find(|(_, other)| other == step);

@@ -218,7 +218,11 @@ impl<R: Rules> Player<'_, R> {
             let inside = steps.iter().any(|step| step.privileged);
             let before = &mut self.enabled[node.index()];
             if *before != actions {
-                self.trace.write(self.now, node, &trace::Event::Can { actions: &actions, inside });
+                self.trace.write(
+                    self.now,
+                    node,
+                    &trace::Event::Enabled { actions: &actions, inside },
+                );
                 *before = actions;
             }
         }

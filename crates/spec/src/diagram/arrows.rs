@@ -1,11 +1,11 @@
-//! The messages of the picture: their ways, and their labels along these.
+//! The messages of the diagram: their arrows, and labels along them.
 
 use super::label::{Area, Arrow, Point};
 use super::svg::{BAR, INKS, MOST_LABELS, SIZE, SvgWriter, escape, style};
 use super::timeline::{End, Message};
 
 impl SvgWriter<'_> {
-    /// The way of a message; whether it ends in the picture.
+    /// The arrow of a message, and whether it ends within the diagram.
     fn way(&self, message: &Message) -> (Arrow, bool) {
         let (from, to) = (self.y(message.from), self.y(message.to));
         let down = (to - from).signum();
@@ -13,7 +13,7 @@ impl SvgWriter<'_> {
         let (column, share) = match message.end {
             End::Arrived(time) => (self.x(time), 1.0),
             End::Lost(time) => (self.x(time), 0.8),
-            // To scale, nobody knows how fast it would have been.
+            // On a linear scale the speed of the message is unknown.
             End::Open if self.scale.is_even() => ((start.0 + 60.0).min(self.right()), 0.4),
             End::Open => (self.right() - 8.0, 0.6),
         };
@@ -22,15 +22,14 @@ impl SvgWriter<'_> {
         if self.scale.is_even() {
             return self.cut(start, end);
         }
-        // One that passes by others bends a little, so that it does not lie on one that goes to
-        // these.
+        // An arrow that passes other lines bends a little, so that it does not cover arrows to them.
         let passed = ((self.line(message.from) - self.line(message.to)).abs() - 1.0).max(0.0);
         let bend =
             (part(start.0, end.0, 0.5) + (18.0 * passed).min(48.0), part(start.1, end.1, 0.5));
         (Arrow { from: start, bend, to: end }, true)
     }
 
-    /// A straight way, as far as it is in the picture.
+    /// A straight arrow, cut to the diagram.
     fn cut(&self, start: Point, end: Point) -> (Arrow, bool) {
         let (first, last) = self.scale.edges();
         let at = |x: f64| (x, part(start.1, end.1, (x - start.0) / (end.0 - start.0)));
@@ -70,10 +69,10 @@ impl SvgWriter<'_> {
         }
     }
 
-    /// Along their arrows.
+    /// Places the labels along the arrows.
     pub(super) fn message_labels(&mut self) {
         let must = !self.scale.is_even();
-        // Short ways first: they have fewer places for a label.
+        // Short arrows first: they have fewer places for a label.
         let mut order: Vec<(usize, &Message)> = self.timeline.messages.iter().enumerate().collect();
         let length = |message: &Message| self.way(message).0.length();
         order.sort_by(|a, b| length(a.1).total_cmp(&length(b.1)));
@@ -97,13 +96,13 @@ fn part(from: f64, to: f64, share: f64) -> f64 {
     from + (to - from) * share
 }
 
-/// All of a message, for whoever points at its arrow.
+/// The full text of a message, shown when the pointer is on its arrow.
 fn said(kind: &str, message: &Message) -> String {
     let Message { from, to, sent, text, .. } = message;
     let end = match message.end {
-        End::Arrived(time) => format!("arrives at {time}"),
-        End::Lost(time) => format!("is lost at {time}"),
-        End::Open => "is still on its way".into(),
+        End::Arrived(time) => format!("delivered at {time}"),
+        End::Lost(time) => format!("lost at {time}"),
+        End::Open => "in transit".into(),
     };
     format!("{kind} from {from} to {to}, sent at {sent}, {end}: {text}")
 }

@@ -1,6 +1,6 @@
-//! Short texts, and places on paper where they hide nothing.
+//! Short texts, and free places for them.
 
-/// A rectangle on paper.
+/// A rectangle of the diagram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Area {
     pub(super) x: f64,
@@ -10,7 +10,7 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// The area of a text of one line around its middle.
+    /// The area of a one-line text around its centre.
     pub(super) fn of(text: &str, size: f64, x: f64, y: f64) -> Self {
         let (width, height) = (width(text, size), size + 3.0);
         Self { x: x - width / 2.0, y: y - height / 2.0, width, height }
@@ -20,7 +20,7 @@ impl Area {
         (self.x..self.x + self.width).contains(&x) && (self.y..self.y + self.height).contains(&y)
     }
 
-    /// How much of it another one covers.
+    /// The area that another rectangle covers.
     fn overlap(&self, other: &Self) -> f64 {
         let along = |a: f64, b: f64, c: f64, d: f64| ((a + b).min(c + d) - a.max(c)).max(0.0);
         along(self.x, self.width, other.x, other.width)
@@ -28,7 +28,7 @@ impl Area {
     }
 }
 
-/// A place on paper.
+/// A point of the diagram.
 pub(super) type Point = (f64, f64);
 
 /// From one point to another, with a bend.
@@ -39,26 +39,26 @@ pub(super) struct Arrow {
 }
 
 impl Arrow {
-    /// The point at that part of the way.
+    /// The point at that part of the arrow.
     pub(super) fn at(&self, part: f64) -> Point {
         let (a, b, c) = ((1.0 - part).powi(2), 2.0 * part * (1.0 - part), part.powi(2));
         let along = |from: f64, bend: f64, to: f64| a * from + b * bend + c * to;
         (along(self.from.0, self.bend.0, self.to.0), along(self.from.1, self.bend.1, self.to.1))
     }
 
-    /// How long it is, about.
+    /// The approximate length.
     pub(super) fn length(&self) -> f64 {
         (self.to.0 - self.from.0).hypot(self.to.1 - self.from.1)
     }
 }
 
-/// How wide a text is, about: fonts differ.
+/// The approximate width of a text: fonts differ.
 #[allow(clippy::cast_precision_loss)] // Texts are short.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.56 + 4.0
 }
 
-/// Event is on paper already.
+/// The occupied places.
 #[derive(Default)]
 pub(super) struct Taken {
     areas: Vec<Area>,
@@ -66,7 +66,7 @@ pub(super) struct Taken {
     arrows: Vec<(usize, Point)>,
 }
 
-/// How far the points along an arrow are apart, and how bad it is to cover one, as an area.
+/// The distance of the points along an arrow, and the cost of covering one, as an area.
 const APART: f64 = 5.0;
 const CROSSED: f64 = 12.0;
 
@@ -82,8 +82,8 @@ impl Taken {
         self.arrows.extend((0..=points).map(|point| (number, along(point))));
     }
 
-    /// The first of these places that covers nothing, or the one that covers least if there `must`
-    /// be one; it is taken from now on. A label may cover the arrow that it belongs to.
+    /// Takes the first free place; with `must`, otherwise the one that covers least. A label may
+    /// cover its own arrow.
     pub(super) fn place(
         &mut self,
         own: Option<usize>,
@@ -112,11 +112,10 @@ impl Taken {
     }
 }
 
-/// So much of what a message says stands beside its kind.
+/// Largest number of characters of a message's text beside its kind.
 const LONGEST: usize = 16;
 
-/// A message's kind and a little of what it says: the plain fields of its outermost part, as long
-/// as they fit.
+/// The kind of a message and the plain fields of its outermost structure, as far as they fit.
 pub(super) fn short(kind: &str, message: &str) -> String {
     let fields = plain_fields(inner(message));
     let mut said = match &fields[..] {
@@ -140,11 +139,10 @@ fn inner(text: &str) -> &str {
     }
 }
 
-/// The fields of `Name { a: 1, b: Other { c: 2 } }` that are no structures themselves; of `7`,
-/// itself.
+/// The fields of `Name { a: 1, b: Other { c: 2 } }` that are not structures; for `7`, itself.
 fn plain_fields(text: &str) -> Vec<(&str, &str)> {
     let Some(open) = text.find('{') else {
-        let plain = text.chars().all(|message| message.is_ascii_digit() || message == '@');
+        let plain = text.chars().all(|letter| letter.is_ascii_digit() || letter == '@');
         return if plain && !text.is_empty() { vec![("", text)] } else { Vec::new() };
     };
     let body = text[open + 1..].trim_end();
@@ -152,8 +150,8 @@ fn plain_fields(text: &str) -> Vec<(&str, &str)> {
     let mut fields = Vec::new();
     let (mut depth, mut start) = (0u32, 0);
     let ends = body.char_indices().chain([(body.len(), ',')]);
-    for (place, message) in ends {
-        match message {
+    for (place, letter) in ends {
+        match letter {
             '{' | '(' | '[' => depth += 1,
             '}' | ')' | ']' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {

@@ -1,4 +1,4 @@
-//! Event the signs of the picture mean, below it: only those that are in it.
+//! The legend below the diagram: the meaning of the signs that occur in it.
 
 use super::label::width;
 use super::svg::{INSIDE, SIZE, WAITING, WRONG, style, text};
@@ -7,7 +7,7 @@ use super::timeline::{End, Sign, Timeline};
 /// A sign with its meaning.
 type Line = (String, String);
 
-/// Draws the legend from `y` on; where it ends.
+/// Draws the legend from `y` on; returns where it ends.
 pub(super) fn draw(out: &mut String, timeline: &Timeline, y: f64, wide: f64) -> f64 {
     let (mut x, mut y) = (16.0, y + 6.0);
     for (sign, meaning) in lines(timeline) {
@@ -45,8 +45,8 @@ fn lines(timeline: &Timeline) -> Vec<Line> {
     let has = |inside: bool| timeline.bars.iter().any(|bar| bar.inside == inside);
     let sign = |sign: Sign| timeline.marks.iter().any(|mark| mark.sign == sign);
     let ended = |fits: fn(End) -> bool| timeline.messages.iter().any(|message| fits(message.end));
-    add(has(false), bar(WAITING), if timeline.moves { "can move" } else { "waits" });
-    add(has(true), bar(INSIDE), if timeline.moves { "may be inside" } else { "is inside" });
+    add(has(false), bar(WAITING), if timeline.moves { "enabled" } else { "waits" });
+    add(has(true), bar(INSIDE), if timeline.moves { "privileged" } else { "holds" });
     let cross = |arm: f64, colour: &str| {
         let (low, wide) = (12.0 - arm, 2.0 * arm);
         format!(
@@ -54,20 +54,20 @@ fn lines(timeline: &Timeline) -> Vec<Line> {
         )
     };
     add(sign(Sign::Crash), cross(8.0, "#000000"), "crashes");
-    add(sign(Sign::Restart), restart(12.0, 0.0), "is back");
+    add(sign(Sign::Restart), restart(12.0, 0.0), "recovers");
     let stops = timeline.absences.iter().any(|absence| absence.stopped);
-    add(stops, stopped(0.0, 24.0, 0.0), "is stopped");
-    add(sign(Sign::Suspicion), suspicion(12.0, 0.0), "holds another for crashed");
-    add(sign(Sign::News), dot(12.0, 0.0), "learns of a return, or of another k");
-    add(sign(Sign::Withdrawal), withdrawal(12.0, 0.0), "gives up");
-    add(sign(Sign::Fault), fault(12.0, 0.0), "a transient fault");
+    add(stops, stopped(0.0, 24.0, 0.0), "paused");
+    add(sign(Sign::Suspicion), suspicion(12.0, 0.0), "suspects a process");
+    add(sign(Sign::News), dot(12.0, 0.0), "learns of a recovery or of a new k");
+    add(sign(Sign::Withdrawal), withdrawal(12.0, 0.0), "withdraws");
+    add(sign(Sign::Fault), fault(12.0, 0.0), "transient fault");
     add(sign(Sign::Move), dot(12.0, 0.0), "moves: action and state after it");
     add(ended(|end| matches!(end, End::Lost(_))), cross(4.5, "#555555"), "message lost");
     let open = "<circle cx=\"12\" cy=\"0\" r=\"3.2\" fill=\"#FFFFFF\" stroke=\"#555555\" stroke-width=\"1.6\"/>";
-    // A story is told to its end; of a run, the trace may not say what became of a message to the
-    // dead.
+    // A scenario is complete; the trace of a run may not record the fate of a message to a crashed
+    // process.
     let unended =
-        if timeline.times.is_empty() { "no arrival is record" } else { "message still on its way" };
+        if timeline.times.is_empty() { "delivery not recorded" } else { "message in transit" };
     add(ended(|end| end == End::Open), open.into(), unended);
     let band = format!(
         "<rect x=\"4\" y=\"-8\" width=\"16\" height=\"16\" fill=\"{WRONG}\" fill-opacity=\"0.22\"/>"

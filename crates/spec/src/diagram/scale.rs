@@ -1,4 +1,4 @@
-//! Where a moment is on paper.
+//! Times as coordinates.
 
 use kgate_core::{Span, Time};
 
@@ -6,14 +6,14 @@ use super::label::width;
 use super::svg::SIZE;
 use super::timeline::Timeline;
 
-/// Where the lines begin, beside the names of the processes.
+/// The left end of the lines, right of the names of the processes.
 pub(super) const LEFT: f64 = 64.0;
 
-/// How moments become places.
+/// How times become coordinates.
 pub(super) enum Scale {
-    /// Each moment has a column of its own, so wide.
+    /// Each time has a column of width `wide`.
     Columns { times: Vec<Time>, wide: f64 },
-    /// As on a ruler, so wide.
+    /// A linear scale of width `wide`.
     Even { from: Time, until: Time, wide: f64 },
 }
 
@@ -25,7 +25,7 @@ impl Scale {
         Self::Columns { times: timeline.times.clone(), wide }
     }
 
-    /// The more there is to see, the wider.
+    /// A linear scale; more events make it wider.
     #[allow(clippy::cast_precision_loss)] // Signs are few.
     pub(super) fn even(timeline: &Timeline) -> Self {
         let wide = (timeline.moments as f64 * 14.0).clamp(900.0, 3600.0);
@@ -36,7 +36,7 @@ impl Scale {
         matches!(self, Self::Even { .. })
     }
 
-    /// Moments outside the picture have places outside.
+    /// Times outside the diagram have coordinates outside.
     #[allow(clippy::cast_precision_loss)] // Far finer than a pen.
     pub(super) fn x(&self, time: Time) -> f64 {
         match self {
@@ -51,7 +51,7 @@ impl Scale {
         }
     }
 
-    /// Where the lines end.
+    /// The right end of the lines.
     #[allow(clippy::cast_precision_loss)] // Columns are few.
     pub(super) fn right(&self) -> f64 {
         match self {
@@ -62,7 +62,7 @@ impl Scale {
         }
     }
 
-    /// The first and the last place that time has.
+    /// The first and the last coordinate of the time axis.
     pub(super) fn edges(&self) -> (f64, f64) {
         match self {
             Self::Columns { .. } => (LEFT, self.right()),
@@ -70,7 +70,7 @@ impl Scale {
         }
     }
 
-    /// The moments that are written above: each column, or round ones that leave each other room.
+    /// The labelled times: each column, or round times with enough distance.
     pub(super) fn ticks(&self) -> Vec<Time> {
         let (from, until, wide) = match self {
             Self::Columns { times, .. } => return times.clone(),

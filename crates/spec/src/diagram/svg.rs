@@ -1,4 +1,4 @@
-//! The picture.
+//! Writes the SVG file.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::legend;
 use super::scale::{LEFT, Scale};
 use super::timeline::{Absence, Sign, Timeline};
 
-/// Where the first line is, below title and times.
+/// The first line, below title and times.
 const TOP: f64 = 116.0;
 /// Half the height of a bar.
 pub(super) const BAR: f64 = 6.0;
@@ -17,8 +17,8 @@ pub(super) const BAR: f64 = 6.0;
 pub(super) const SIZE: f64 = 11.0;
 pub(super) const SMALL: f64 = 9.5;
 
-/// Okabe and Ito's colours, which the colour-blind tell apart, without those that look like a
-/// violation or vanish on white.
+/// The colours of Okabe and Ito, which colour-blind readers can tell apart, without those that look
+/// like a violation or vanish on white.
 const COLOURS: [&str; 6] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000"];
 /// The same, darker, for messages.
 pub(super) const INKS: [&str; 6] =
@@ -31,14 +31,14 @@ const LINE: &str = "#8A8A8A";
 /// Dashes, so that kinds can be told apart without colours.
 const DASHES: [&str; 6] = ["", "7 3", "2 2.5", "10 3 2 3", "14 4", "4 2 1 2"];
 
-/// The colour and the dashes of a kind of messages; both differ for the first six, and the pair for
+/// The colour and the dashes of a message kind; both differ for the first six kinds, the pair for
 /// the first 36.
 pub(super) fn style(kind: usize) -> (&'static str, &'static str) {
     (COLOURS[kind % COLOURS.len()], DASHES[(kind + kind / COLOURS.len()) % DASHES.len()])
 }
 
 pub(super) fn escape(text: &str) -> String {
-    // XML has no way to write these, not even escaped.
+    // XML cannot contain these characters, not even escaped.
     let never = |c: char| c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}');
     text.replace(never, "\u{FFFD}")
         .replace('&', "&amp;")
@@ -47,7 +47,7 @@ pub(super) fn escape(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// A text of one line; `anchor` is start, middle or end.
+/// Writes a one-line text; `anchor` is start, middle or end.
 pub(super) fn text(
     out: &mut String,
     x: f64,
@@ -64,7 +64,7 @@ pub(super) fn text(
     );
 }
 
-/// Of more messages than that, to scale, none has a label beside its arrow: the legend tells the
+/// On a linear scale with more messages than this, arrows have no labels: the legend shows the
 /// kinds.
 pub(super) const MOST_LABELS: usize = 150;
 
@@ -89,7 +89,7 @@ pub(super) struct SvgWriter<'a> {
     pub(super) scale: Scale,
     lane: f64,
     body: String,
-    /// Texts come last, above everything.
+    /// Texts are written last, above everything.
     texts: String,
     pub(super) taken: Taken,
 }
@@ -112,7 +112,7 @@ impl<'a> SvgWriter<'a> {
         self.scale.x(time)
     }
 
-    /// Which line a process has.
+    /// The position of a process's line.
     #[allow(clippy::cast_precision_loss)] // Lines are few.
     pub(super) fn line(&self, node: NodeId) -> f64 {
         self.timeline.shown.partition_point(|other| *other < node) as f64
@@ -135,7 +135,7 @@ impl<'a> SvgWriter<'a> {
         self.body.push('\n');
     }
 
-    /// Event came after the last step of a script is set off.
+    /// Sets off the events after the last step of a scenario.
     fn after(&mut self, last: Option<Time>) {
         let after = |last: Time| self.timeline.times.iter().find(|time| **time > last);
         let (Some(&first), Scale::Columns { wide, .. }) = (last.and_then(after), &self.scale)
@@ -158,7 +158,7 @@ impl<'a> SvgWriter<'a> {
         );
     }
 
-    /// A red band through everybody at each violation.
+    /// Draws a red band through all lines at each violation.
     fn violations(&mut self) {
         let mut times: Vec<Time> = self.timeline.violations.iter().map(|(time, _)| *time).collect();
         times.dedup();
@@ -170,8 +170,8 @@ impl<'a> SvgWriter<'a> {
         }
     }
 
-    /// The processes: solid while they live, dashed while they are down or stopped. Above, the
-    /// time.
+    /// Draws the lines of the processes, solid while they are up and dashed while they are down, and
+    /// the time axis above.
     fn lines(&mut self) {
         let (left, right) = (LEFT, self.right());
         for time in self.scale.ticks() {
@@ -233,7 +233,7 @@ impl<'a> SvgWriter<'a> {
         }
     }
 
-    /// Above the bars: who is stopped may wait or be inside all the while.
+    /// Draws pauses above the bars: a paused process may wait or hold a slot.
     fn stops(&mut self) {
         let (first, last) = self.scale.edges();
         for absence in self.timeline.absences.iter().filter(|absence| absence.stopped) {
@@ -268,8 +268,8 @@ impl<'a> SvgWriter<'a> {
         }
     }
 
-    /// Beside their marks. To scale, what has no room is left out: the mark tells it to who points
-    /// at it.
+    /// Places the labels of marks. On a linear scale, labels without room are left out: they are
+    /// shown when the pointer is on the mark.
     fn mark_labels(&mut self) {
         let must = !self.scale.is_even();
         for mark in &self.timeline.marks {
@@ -295,7 +295,7 @@ impl<'a> SvgWriter<'a> {
         }
     }
 
-    /// White behind the messages, so that what they cross does not make them unreadable.
+    /// Writes a label on a white background, so that it stays readable on arrows.
     pub(super) fn label(&mut self, place: Area, size: f64, colour: &str, said: &str) {
         let (x, y, said) = (place.x + place.width / 2.0, place.y + 1.5 + size * 0.85, escape(said));
         let Area { x: left, y: top, width, height } = place;
@@ -307,7 +307,7 @@ impl<'a> SvgWriter<'a> {
         );
     }
 
-    /// Event is seen, in a line.
+    /// The line below the heading.
     fn title(&self, title: &str) -> String {
         let timeline = self.timeline;
         let mut parts: Vec<String> =
@@ -362,7 +362,7 @@ impl<'a> SvgWriter<'a> {
     }
 }
 
-/// Lines of about that width, broken between words.
+/// Wraps a text into lines of about that width.
 fn wrapped(said: &str, most: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in said.split(' ') {
@@ -385,7 +385,7 @@ mod tests {
 
     /// XML 1.0, section 2.2: control characters are no characters of a document.
     #[test]
-    fn what_xml_has_no_word_for_is_replaced() {
+    fn control_characters_are_replaced() {
         assert_eq!(
             escape("a\u{1}\u{1b}[K\u{ffff}<\"&é"),
             "a\u{FFFD}\u{FFFD}[K\u{FFFD}&lt;&quot;&amp;é"

@@ -1,4 +1,4 @@
-//! That the picture has what the trace tells, once each; how it looks is for the eye.
+//! The diagram has every element of the trace exactly once. Its look is not tested.
 
 use kgate_core::{NodeId, Time};
 
@@ -29,22 +29,22 @@ fn deliver(from: u32) -> Event {
     Event::Deliver { kind: "reply".into(), from: NodeId(from), message: "Reply".into() }
 }
 
-/// All of it, each moment a column.
+/// The whole timeline, with one column per time.
 fn timeline(events: Vec<(u64, u32, Event)>) -> Timeline {
     let mut builder = TimelineBuilder::new(&run(), &View::default(), usize::MAX, true);
     record(events).iter().for_each(|record| assert!(builder.see(record)));
-    builder.end().expect("nothing is too much")
+    builder.end().expect("there is no limit")
 }
 
 fn run() -> Run {
     Run { protocol: "x<y".into(), n: 3, k: 1 }
 }
 
-/// Each arrival belongs to the earliest send of its text in its channel; a copy leaves where the
-/// first one did; what is left over is open.
+/// Each delivery belongs to the earliest send of its text in its channel; a copy starts at the
+/// original send; unmatched sends stay open.
 #[test]
-fn arrivals_find_their_sends() {
-    let copy = Event::Doubled { kind: "reply".into(), to: NodeId(1), message: "Reply".into() };
+fn deliveries_match_sends() {
+    let copy = Event::Duplicated { kind: "reply".into(), to: NodeId(1), message: "Reply".into() };
     let lost = Event::Lost { kind: "reply".into(), from: NodeId(0), message: "Reply".into() };
     let events = vec![
         (1, 0, send(1)),
@@ -61,8 +61,8 @@ fn arrivals_find_their_sends() {
     assert_eq!(ways, [(1, End::Arrived(Time(5))), (2, End::Lost(Time(9))), (1, End::Open)]);
 }
 
-/// Waiting ends with the entry, inside with the exit, both with a crash; who waited waits on after
-/// it. Event has not ended reaches to the edge.
+/// Waiting ends with the grant, holding with the release, both with a crash; a waiting request waits
+/// again after the recovery. Open bars reach to the edge.
 #[test]
 fn bars_and_marks() {
     let granted = || Event::Granted { slots: vec![], fence: None, grant: None };
@@ -99,10 +99,9 @@ fn bars_and_marks() {
     ]));
 }
 
-/// The file is whole, names what it shows, hides nothing in markup, and explains the signs that it
-/// uses and no others.
+/// The file is complete, has its title, escapes markup, and explains exactly the signs that it uses.
 #[test]
-fn a_picture_of_its_own() {
+fn the_file_is_self_contained() {
     let wrong = Event::Violated { property: "p".into(), nodes: vec![], text: "a & b".into() };
     let svg = super::draw(
         &run(),
@@ -120,8 +119,8 @@ fn a_picture_of_its_own() {
     ] {
         assert!(svg.contains(part), "{part}");
     }
-    assert!(!svg.contains("is inside") && !svg.contains("href") && !svg.contains("x<y"));
-    assert!(super::draw(&run(), &[], "", None).ends_with("</svg>\n"), "of nothing at all");
+    assert!(!svg.contains("holds") && !svg.contains("href") && !svg.contains("x<y"));
+    assert!(super::draw(&run(), &[], "", None).ends_with("</svg>\n"), "an empty run");
 }
 
 /// A label is the kind and the plain fields of the outermost structure.
@@ -145,8 +144,7 @@ fn short_labels() {
     );
 }
 
-/// Of several places the first free one is taken, or the one that covers least; a label may cover
-/// its own arrow.
+/// The first free place is taken, or the one that covers least; a label may cover its own arrow.
 #[test]
 fn labels_give_way() {
     let mut taken = Taken::default();
@@ -154,11 +152,7 @@ fn labels_give_way() {
     assert_eq!(taken.place(None, true, [at(0.0), at(50.0)].into_iter()), Some(at(0.0)));
     assert_eq!(taken.place(None, true, [at(5.0), at(50.0)].into_iter()), Some(at(50.0)));
     assert_eq!(taken.place(None, true, [at(2.0), at(48.0), at(8.0)].into_iter()), Some(at(8.0)));
-    assert_eq!(
-        taken.place(None, false, [at(2.0)].into_iter()),
-        None,
-        "rather none than one that hides something"
-    );
+    assert_eq!(taken.place(None, false, [at(2.0)].into_iter()), None, "no place without `must`");
     taken.take_arrow(7, &Arrow { from: (100.0, 5.0), bend: (110.0, 5.0), to: (120.0, 5.0) });
     assert_eq!(taken.place(None, true, [at(100.0), at(200.0)].into_iter()), Some(at(200.0)));
     assert_eq!(taken.place(Some(7), true, [at(100.0), at(300.0)].into_iter()), Some(at(100.0)));
@@ -166,7 +160,7 @@ fn labels_give_way() {
 
 const UNIT: u64 = 1_000_000_000;
 
-/// p0 and p1 talk once a time unit, p1 is inside for half of each.
+/// In each time unit p0 sends a message to p1, and p1 holds a slot for half of it.
 fn long_run(units: u64) -> Vec<Record> {
     let of = |unit: u64| {
         let t = unit * UNIT;
@@ -197,10 +191,10 @@ fn picture(record: &[Record], window: &str, shown: &str) -> Result<String, Diagr
     canvas.finish("title")
 }
 
-/// Every message of the window has its arrow, every wait and every stay inside its bar, whether or
-/// not they end in it; nothing else has.
+/// Every message, wait and grant within the window is drawn once, whether or not it ends there;
+/// nothing else is.
 #[test]
-fn a_window_has_what_is_in_it() {
+fn a_window_has_exactly_its_events() {
     let record = long_run(20);
     let count = |svg: &str, part: &str| svg.matches(part).count();
     let [inside, waits] =
@@ -211,24 +205,24 @@ fn a_window_has_what_is_in_it() {
         (20, 20 + 1, 20 + 1),
         "one bar of each is the legend's"
     );
-    // Sent at 5, 6, 7 and 8; the one of 5 is under way when the window opens, the one of 8 when it
-    // closes.
+    // Sent at 5, 6, 7 and 8; the first is in transit when the window opens, the last when it closes.
     let part = picture(&record, "5.1..8.1", "").expect("it fits");
     assert_eq!((count(&part, "class=\"message\""), count(&part, &inside)), (4, 3 + 1));
     assert!(
-        part.contains("sent at 5, arrives at 5.25") && part.contains("sent at 8, arrives at 8.25")
+        part.contains("sent at 5, delivered at 5.25")
+            && part.contains("sent at 8, delivered at 8.25")
     );
     let heads = count(&part, "marker-end") - 1;
-    assert_eq!(heads, 3, "the last one does not arrive in the picture");
+    assert_eq!(heads, 3, "the last one is delivered outside the window");
     let alone = picture(&record, "", "1..2").expect("it fits");
     assert_eq!((count(&alone, "class=\"message\""), count(&alone, &inside)), (0, 20 + 1));
     assert!(!alone.contains(">p0<") && alone.contains(">p1<") && alone.contains(">p2<"));
-    assert!(picture(&[], "", "").expect("nothing at all").ends_with("</svg>\n"));
+    assert!(picture(&[], "", "").expect("an empty run").ends_with("</svg>\n"));
 }
 
-/// Event is too much is refused, and what the refusal says would fit does fit.
+/// A run that does not fit is rejected, and the window that the error names fits.
 #[test]
-fn a_refusal_tells_what_fits() {
+fn the_error_names_a_window_that_fits() {
     let record = long_run(5000);
     let why = picture(&record, "100..", "").expect_err("too much");
     let DiagramError::Signs { signs, window: Some((from, until)), processes: None, .. } = &why
@@ -236,8 +230,8 @@ fn a_refusal_tells_what_fits() {
         panic!("{why}")
     };
     assert!(*signs > MOST_SIGNS as u64 && from.0 == 100 * UNIT, "{why}");
-    assert!(why.to_string().contains(&format!("--window 100..{until} would fit")), "{why}");
-    picture(&record, &format!("{from}..{until}"), "").expect("it fits, as it was record");
+    assert!(why.to_string().contains(&format!("--window 100..{until} fits")), "{why}");
+    picture(&record, &format!("{from}..{until}"), "").expect("it fits, as the error says");
     assert!(until.0 > 500 * UNIT, "and is not needlessly short: {until}");
-    assert_eq!(picture(&record, "", "7..9"), Err(DiagramError::Nobody(3)));
+    assert_eq!(picture(&record, "", "7..9"), Err(DiagramError::NoProcess(3)));
 }

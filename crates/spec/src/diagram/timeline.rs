@@ -1,4 +1,4 @@
-//! Event is to be seen: bars, messages and marks with their times, without any place on paper yet.
+//! The elements of a diagram: bars, messages and marks with their times, without coordinates.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ pub(super) struct Timeline {
     pub(super) run: Run,
     /// The processes that are drawn, in order.
     pub(super) shown: Vec<NodeId>,
-    /// Every moment at which something is seen, once, if they are to be columns.
+    /// Every time of an event, once, if times are columns.
     pub(super) times: Vec<Time>,
-    /// How many moments there are.
+    /// Number of distinct times.
     pub(super) moments: usize,
-    /// The first and the last moment of the picture.
+    /// The first and the last time of the diagram.
     pub(super) from: Time,
     pub(super) until: Time,
     pub(super) messages: Vec<Message>,
@@ -28,37 +28,37 @@ pub(super) struct Timeline {
     pub(super) marks: Vec<Mark>,
     pub(super) absences: Vec<Absence>,
     pub(super) violations: Vec<(Time, String)>,
-    /// The kinds of messages, in the order of their first.
+    /// The message kinds, in the order of their first occurrence.
     pub(super) kinds: Vec<String>,
-    /// Whether processes move instead of sending messages.
+    /// Whether the run is in the state model.
     pub(super) moves: bool,
 }
 
-/// A message on its way.
+/// A message.
 pub(super) struct Message {
     pub(super) kind: usize,
-    /// Its kind and a little of what it says.
+    /// The kind and some fields.
     pub(super) label: String,
-    /// All that it says.
+    /// The full text.
     pub(super) text: String,
     pub(super) from: NodeId,
     pub(super) to: NodeId,
     pub(super) sent: Time,
     pub(super) end: End,
-    /// Which of all.
+    /// The position in the order of sends.
     number: u64,
 }
 
-/// Event became of a message.
+/// The fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Arrived(Time),
     Lost(Time),
-    /// It was still on its way at the end.
+    /// In transit at the end.
     Open,
 }
 
-/// Something at one process and moment.
+/// A mark at one process and time.
 pub(super) struct Mark {
     pub(super) node: NodeId,
     pub(super) at: Time,
@@ -78,30 +78,30 @@ pub(super) enum Sign {
     Move,
 }
 
-/// A time in which a process did nothing: it was down, or stopped.
+/// An interval in which a process is down or paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Absence {
     pub(super) node: NodeId,
     pub(super) from: Time,
-    /// To the end, if it never came back.
+    /// The end; none if the process never recovers.
     pub(super) until: Option<Time>,
-    /// Whether it was stopped and had not crashed.
+    /// Whether it is a pause, not a crash.
     pub(super) stopped: bool,
 }
 
-/// Event a sender leaves with a message.
+/// Data of the sender of a message.
 #[derive(Clone, Copy)]
 struct Sent {
     at: Time,
     number: u64,
     kind: usize,
     copy: bool,
-    /// Whether it was sent while the window was open, and counted then; and whether it fitted.
+    /// Whether it was sent within the window and counted, and whether it fits.
     within: bool,
     drawn: bool,
 }
 
-/// Makes a scene of events. Event is not in view is listened to, but not kept.
+/// Builds a timeline from events. Events out of view are read, but not kept.
 pub(super) struct TimelineBuilder {
     timeline: Timeline,
     view: View,
@@ -109,25 +109,25 @@ pub(super) struct TimelineBuilder {
     most: usize,
     bars: Bars,
     channels: Channels<Sent>,
-    /// How many messages that are to be drawn have not arrived.
+    /// Number of messages within the window that have not been delivered.
     awaited: u64,
     sends: u64,
     last: Option<Time>,
     load: Load,
 }
 
-/// How much there is to draw, and what would fit.
+/// The number of signs to draw, and what would fit.
 #[derive(Default)]
 struct Load {
     signs: u64,
-    /// When nine tenths of what fits had been seen.
+    /// The time at which nine tenths of the limit were reached.
     nearly: Option<Time>,
-    /// Signs by the last process that they need.
+    /// Numbers of signs by the last process that they need.
     by_last: BTreeMap<NodeId, u64>,
 }
 
 impl TimelineBuilder {
-    /// At most so many signs; each moment a column of its own, or not.
+    /// A builder for at most `most` signs, with one column per time or not.
     pub(super) fn new(run: &Run, view: &View, most: usize, columns: bool) -> Self {
         let timeline = Timeline {
             run: run.clone(),
@@ -158,7 +158,7 @@ impl TimelineBuilder {
         }
     }
 
-    /// Takes in the next event; whether the one after it is of interest.
+    /// Adds the next event; returns whether later events matter.
     pub(super) fn see(&mut self, record: &Record) -> bool {
         let (node, now) = (record.node, record.t);
         let over = now > self.view.window.until;
@@ -179,7 +179,7 @@ impl TimelineBuilder {
         !over || self.awaited > 0
     }
 
-    /// Event happens at one process while the window is open, or before.
+    /// Adds an event of one process within or before the window.
     fn happen(&mut self, record: &Record) {
         let (node, now) = (record.node, record.t);
         let mut mark = |sign: Sign, label: Option<String>| {
@@ -193,14 +193,14 @@ impl TimelineBuilder {
                     self.send(now, (node, to), kind, message, false);
                 }
             }
-            Event::Doubled { kind, to, message } => {
-                // A copy leaves where the first one did.
+            Event::Duplicated { kind, to, message } => {
+                // A copy starts where the original was sent.
                 let first = self.channels.next(node, *to, message).map(|sent| sent.at);
                 self.send(first.unwrap_or(now), (node, *to), kind, message, true);
             }
             Event::Withdraw => mark(Sign::Withdrawal, None),
             Event::TooLarge { weight, most } => {
-                mark(Sign::Withdrawal, Some(format!("{weight} wanted, k is {most}")));
+                mark(Sign::Withdrawal, Some(format!("weight {weight}, k is {most}")));
             }
             Event::Resize { k } => mark(Sign::News, Some(format!("k is {k}"))),
             Event::Crash => {
@@ -215,19 +215,19 @@ impl TimelineBuilder {
             Event::Resume => self.returns(node, now, true),
             Event::Fault => mark(Sign::Fault, Some("fault".into())),
             Event::Recovered => mark(Sign::Recovery, Some("recovered".into())),
-            Event::Suspected { whom } => mark(Sign::Suspicion, Some(format!("{whom} has crashed"))),
-            Event::Joined { whom } => mark(Sign::News, Some(format!("{whom} is back"))),
+            Event::Suspected { whom } => mark(Sign::Suspicion, Some(format!("{whom} crashed"))),
+            Event::Joined { whom } => mark(Sign::News, Some(format!("{whom} recovered"))),
             Event::Moved { action, state } => mark(Sign::Move, Some(format!("{action}: {state}"))),
-            Event::Can { .. } => self.timeline.moves = true,
+            Event::Enabled { .. } => self.timeline.moves = true,
             Event::Violated { property, text, .. } => {
-                // Whomever it is told of, it concerns everybody.
+                // A violation concerns all processes, wherever it is recorded.
                 if self.view.window.has(now) {
                     self.moment(now);
                     self.timeline.violations.push((now, format!("{property}: {text}")));
                 }
             }
             Event::Acquire { .. }
-            | Event::Asked
+            | Event::Requested
             | Event::Granted { .. }
             | Event::Release { .. }
             | Event::Deliver { .. }
@@ -236,7 +236,7 @@ impl TimelineBuilder {
         }
     }
 
-    /// Something is seen then.
+    /// Counts a time with an event in view.
     fn moment(&mut self, now: Time) {
         if self.last != Some(now) {
             self.timeline.moments += 1;
@@ -301,7 +301,7 @@ impl TimelineBuilder {
         self.channels.send(from, to, message, sent);
     }
 
-    /// One that was sent before the window opened comes into view when it arrives.
+    /// Ends a message. A message sent before the window comes into view at its delivery.
     fn arrive(&mut self, now: Time, (from, to): (NodeId, NodeId), message: &str, end: End) {
         let Some(sent) = self.channels.take(from, to, message) else { return };
         self.awaited -= u64::from(sent.within);
@@ -329,10 +329,10 @@ impl TimelineBuilder {
         });
     }
 
-    /// The scene, unless it is too much for a picture.
+    /// The timeline, unless it has too many signs.
     pub(super) fn end(mut self) -> Result<Timeline, DiagramError> {
         if self.load.signs > self.most as u64 {
-            return Err(self.load.refuse(&self.timeline, self.most));
+            return Err(self.load.reject(&self.timeline, self.most));
         }
         let window = self.view.window;
         if window.until == Time::NEVER {
@@ -351,7 +351,7 @@ impl TimelineBuilder {
 }
 
 impl Load {
-    /// Counts a sign that needs the processes up to `last`; whether it still fits.
+    /// Counts a sign that needs the processes up to `last`; returns whether it fits.
     fn takes(&mut self, last: NodeId, now: Time, most: usize) -> bool {
         self.signs += 1;
         *self.by_last.entry(last).or_default() += 1;
@@ -361,8 +361,8 @@ impl Load {
         self.signs <= most as u64
     }
 
-    /// Event would fit: a shorter window from the same time on, or fewer processes.
-    fn refuse(&self, timeline: &Timeline, most: usize) -> DiagramError {
+    /// The error, with a shorter window from the same time on, or fewer processes, that would fit.
+    fn reject(&self, timeline: &Timeline, most: usize) -> DiagramError {
         let until = self.nearly.and_then(|nearly| rounded(timeline.from, nearly));
         let mut signs = 0;
         let fitting = self.by_last.iter().take_while(|(_, count)| {
@@ -381,11 +381,11 @@ impl Load {
     }
 }
 
-/// A little earlier than `until`, with two digits after `from`.
+/// A time slightly before `until`, rounded to two digits after `from`.
 fn rounded(from: Time, until: Time) -> Option<Time> {
     let span = until.since(from).0;
     let grain = 10u64.pow(span.checked_ilog10()?.saturating_sub(1));
-    // Whole grains of the clock, not of the window, are short to write.
+    // Round on the clock's grid, not the window's: that is shorter to write.
     let until = Time(until.0.saturating_sub(1) / grain * grain);
     (until > from).then_some(until)
 }

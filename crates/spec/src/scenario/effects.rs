@@ -1,6 +1,6 @@
-//! Event a trace says, in the words that stand below a step.
+//! The effects of a step, from the trace: the indented lines below it.
 //!
-//! Event the step itself says is not said again: below `p0 asks` nobody reads that p0 asks.
+//! The effects do not repeat the step itself: below `p0 requests` there is no line for the request.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::Act;
 use crate::schedule::{Fate, Step};
 use crate::trace::reader::{Event, Record};
 
-/// Event followed from one step: `told` are the lines of the trace at its time, in a run of `nodes`
+/// The effects of one step: `records` are the lines of the trace at its time, in a run of `nodes`
 /// processes.
 pub fn effects(act: Option<&Act>, record: &[Record], nodes: u32) -> Vec<String> {
     record.iter().filter_map(|record| line(act, record, nodes)).collect()
 }
 
-/// Event followed after the last step: only who goes in and out, who learns of what, and complaints.
+/// The effects after the last step: only grants, releases, notifications and violations.
 pub fn final_effects(record: &[Record]) -> Vec<String> {
     let worth_telling = |record: &&Record| match record.event {
         Event::Granted { .. }
@@ -28,19 +28,19 @@ pub fn final_effects(record: &[Record]) -> Vec<String> {
         | Event::Recovered
         | Event::Violated { .. } => true,
         Event::Acquire { .. }
-        | Event::Asked
+        | Event::Requested
         | Event::Withdraw
         | Event::Send { .. }
         | Event::Deliver { .. }
         | Event::Lost { .. }
-        | Event::Doubled { .. }
+        | Event::Duplicated { .. }
         | Event::Crash
         | Event::Restart { .. }
         | Event::Fault
         | Event::Pause
         | Event::Resume
         | Event::Moved { .. }
-        | Event::Can { .. }
+        | Event::Enabled { .. }
         | Event::Other => false,
     };
     record.iter().filter(worth_telling).filter_map(|record| line(None, record, 0)).collect()
@@ -56,41 +56,41 @@ fn line(act: Option<&Act>, record: &Record, nodes: u32) -> Option<String> {
         Event::Granted { slots, fence, .. } => {
             let slots = list(slots, "slot", "slots");
             let fence = fence.as_ref().map(|fence| format!(", fence {fence}")).unwrap_or_default();
-            format!("{node} enters{slots}{fence}")
+            format!("{node} acquires{slots}{fence}")
         }
         Event::Send { kind, message, .. } => {
             let to: Vec<String> = record.receivers(nodes).iter().map(NodeId::to_string).collect();
             format!("{node} sends {kind} to {}: {message}", to.join(" "))
         }
-        Event::Release { .. } if step.is_none() => format!("{node} comes out"),
+        Event::Release { .. } if step.is_none() => format!("{node} releases"),
         Event::TooLarge { weight, most } => {
-            format!("{node} is refused: {weight} wanted, k is {most}")
+            format!("{node} is rejected: weight {weight}, k is {most}")
         }
-        Event::Resize { k } if step.is_none() => format!("{node} sets k to {k}"),
-        Event::Joined { whom } if step.is_none() => format!("{node} learns that {whom} is back"),
-        Event::Suspected { .. } if matches!(step, Some(Step::Tell { .. })) => return None,
+        Event::Resize { k } if step.is_none() => format!("{node} learns that k is {k}"),
+        Event::Joined { whom } if step.is_none() => format!("{node} learns that {whom} recovered"),
+        Event::Suspected { .. } if matches!(step, Some(Step::NotifyCrash { .. })) => return None,
         Event::Suspected { whom } => format!("{node} suspects {whom}"),
         Event::Lost { .. } if matches!(step, Some(Step::Message { fate: Fate::Lost, .. })) => {
             return None;
         }
         Event::Lost { kind, from, .. } => format!("{kind} from {from} is lost: {node} is down"),
-        Event::Fault => format!("a fault strikes {node}"),
+        Event::Fault => format!("transient fault at {node}"),
         Event::Recovered => "the run has recovered".to_owned(),
         Event::Moved { action, state } => format!("{node} {action}: {state}"),
         Event::Violated { property, text, .. } => format!("VIOLATED {property}: {text}"),
         Event::Acquire { .. }
-        | Event::Asked
+        | Event::Requested
         | Event::Release { .. }
         | Event::Resize { .. }
         | Event::Joined { .. }
         | Event::Withdraw
         | Event::Deliver { .. }
-        | Event::Doubled { .. }
+        | Event::Duplicated { .. }
         | Event::Crash
         | Event::Restart { .. }
         | Event::Pause
         | Event::Resume
-        | Event::Can { .. }
+        | Event::Enabled { .. }
         | Event::Other => return None,
     })
 }
@@ -99,33 +99,37 @@ fn list(slots: &[u32], one: &str, many: &str) -> String {
     let numbers: Vec<String> = slots.iter().map(u32::to_string).collect();
     match slots.len() {
         0 => String::new(),
-        1 => format!(" with {one} {}", numbers[0]),
-        _ => format!(" with {many} {}", numbers.join(" ")),
+        1 => format!(" {one} {}", numbers[0]),
+        _ => format!(" {many} {}", numbers.join(" ")),
     }
 }
 
-/// In the state model: who can do what next, kept from line to line.
+/// In the state model: the enabled actions of each process, updated from step to step.
 #[derive(Clone, Debug, Default)]
 pub struct Next(BTreeMap<NodeId, (Vec<String>, bool)>);
 
 impl Next {
-    /// Takes in the lines of a step; what can be done after it.
+    /// Takes the records of a step, and describes the actions enabled after it.
     pub fn see(&mut self, record: &[Record]) -> String {
         for record in record {
-            if let Event::Can { actions, inside } = &record.event {
+            if let Event::Enabled { actions, inside } = &record.event {
                 self.0.insert(record.node, (actions.clone(), *inside));
             }
         }
         let can = self.0.iter().filter(|(_, (actions, _))| !actions.is_empty());
         let words: Vec<String> = can
             .map(|(node, (actions, inside))| {
-                format!("{node} {}{}", actions.join(" or "), if *inside { " (inside)" } else { "" })
+                format!(
+                    "{node} {}{}",
+                    actions.join(" or "),
+                    if *inside { " (privileged)" } else { "" }
+                )
             })
             .collect();
         if words.is_empty() {
-            "next: nobody can move".into()
+            "enabled: none".into()
         } else {
-            format!("next: {}", words.join(", "))
+            format!("enabled: {}", words.join(", "))
         }
     }
 }

@@ -1,5 +1,4 @@
-//! A scenario: a story that can be played. A small text file that prescribes every step of a run,
-//! and tells what follows from each.
+//! A scenario: a small text file that prescribes every step of a run, with the effects of each.
 //!
 //! `docs/reference/scenario-format.md` describes the format for those who write one. Comment lines at the top tell
 //! the story; header lines say what is run and what is expected; then, after an empty line, come
@@ -30,12 +29,12 @@ use crate::{
 pub use effects::{Next, effects, final_effects};
 pub use parse::ScenarioError;
 
-/// A story has no more processes than these: nobody could read it, and everything in it is kept in
+/// The largest number of processes of a scenario: people must be able to read it, and it is kept in
 /// memory.
 pub const MOST_PROCESSES: u32 = 1000;
 
-/// What a story can expect to be violated: the properties that its checkers, over messages and in
-/// the state model, can complain of.
+/// The properties that a scenario can expect to be violated: those that its checkers can report,
+/// over messages and in the state model.
 pub const PROPERTIES: [&str; 20] = [
     AtMostK::NAME,
     SometimesK::NAME,
@@ -62,13 +61,13 @@ pub const PROPERTIES: [&str; 20] = [
 /// A scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// The story and its source, line by line.
+    /// The description and its source, line by line.
     pub description: Vec<String>,
     /// The protocol's name.
     pub protocol: String,
-    /// n.
+    /// Number of processes, n.
     pub processes: u32,
-    /// k.
+    /// Number of slots.
     pub k: u32,
     /// Messages, or guarded commands.
     pub model: Model,
@@ -78,44 +77,44 @@ pub struct Scenario {
     pub root: Option<NodeId>,
     /// Which message of a channel may arrive.
     pub channels: Channels,
-    /// What becomes of messages to a process that is down.
+    /// What happens to messages for a process that is down.
     pub down: Down,
-    /// How many crashes the protocol is told to tolerate.
+    /// Number of crashes that the protocol is configured to tolerate.
     pub tolerate: Option<u32>,
-    /// Whether idle processes have a timer after which they speak.
+    /// Whether idle processes have a refresh timer.
     pub refresh: bool,
-    /// How numbered slots go about it.
+    /// Options of numbered slots.
     pub options: SlotOptions,
     /// The published defect that is switched on.
     pub as_printed: Option<String>,
-    /// In the state model: who does not start clean, and how.
+    /// In the state model: the processes that do not start clean, with their states.
     pub states: Vec<(NodeId, String)>,
-    /// What comes after the last step.
+    /// What happens after the last step.
     pub then: Then,
-    /// What is expected.
+    /// The expected outcome.
     pub expect: Expect,
     /// Whether the same steps with the defect repaired must be correct.
     pub repaired: bool,
-    /// What followed from the start, before the first step.
+    /// The effects of the start, before the first step.
     pub start: Vec<String>,
     /// The steps.
     pub steps: Vec<Entry>,
     /// Comment lines before the end.
     pub end_notes: Vec<String>,
-    /// What followed after the last step.
+    /// The effects after the last step.
     pub end: Vec<String>,
 }
 
-/// A step with what followed from it.
+/// A step with its effects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its line in the file.
+    /// The line number in the file.
     pub line: usize,
-    /// Comment lines before it.
+    /// Comment lines before the step.
     pub notes: Vec<String>,
-    /// What happens.
+    /// The step.
     pub act: Act,
-    /// What followed.
+    /// The effects of the step.
     pub effects: Vec<String>,
 }
 
@@ -137,10 +136,10 @@ impl fmt::Display for Act {
     }
 }
 
-/// Whom the daemon chooses.
+/// The processes that the daemon chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Movers {
-    /// Everybody who can.
+    /// All enabled processes.
     All,
     /// These, each by its one enabled action or by the one that is named.
     These(Vec<(NodeId, Option<String>)>),
@@ -162,7 +161,7 @@ impl fmt::Display for Movers {
 /// Messages, or guarded commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Model {
-    /// Processes send each other messages.
+    /// Processes exchange messages.
     #[default]
     Messages,
     /// A process reads its neighbours' states.
@@ -189,24 +188,23 @@ pub enum Down {
     Kept,
 }
 
-/// What comes after the last step.
+/// What happens after the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Then {
-    /// Everything goes its way until nothing is left to happen, so that it can be checked who waits
-    /// for ever.
+    /// The run continues until it is quiescent, so that liveness can be checked.
     #[default]
     GoOn,
-    /// Nothing: only what happened up to here is checked.
+    /// The run stops: only safety up to the last step is checked.
     Stop,
 }
 
-/// What is expected of a run.
+/// The expected outcome of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Expect {
-    /// No checker complains.
+    /// No checker reports a violation.
     #[default]
     Correct,
-    /// A checker complains that this property does not hold; others may complain too.
+    /// A checker reports a violation of this property; others may be violated too.
     Violated(String),
 }
 

@@ -1,8 +1,8 @@
-//! The line `options` of a scenario: how numbered slots go about it. What is as usual is not said.
+//! The header line `options` of a scenario, for numbered slots. Defaults are not written.
 
 use kgate_core::{Dissemination, MembershipSource, SlotOptions, Span};
 
-/// `flat membership=join defer=off ..`, in any order, each once; none if it is something else.
+/// Parses `flat membership=join defer=off ..`, in any order, each once.
 pub(super) fn parse(words: &[&str]) -> Option<SlotOptions> {
     let mut options = SlotOptions::default();
     for (place, word) in words.iter().enumerate() {
@@ -39,7 +39,7 @@ fn take(options: &mut SlotOptions, word: &str) -> Option<()> {
     Some(())
 }
 
-/// What is not as usual.
+/// The options that differ from the defaults.
 pub(super) fn words(options: &SlotOptions) -> Vec<String> {
     let usual = SlotOptions::default();
     let switch = |name: &str, on: bool, usual: bool| {
@@ -72,10 +72,10 @@ pub(super) fn words(options: &SlotOptions) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// What is printed is read as the same; what is usual is not printed; nonsense and what is said
-    /// twice is refused.
+    /// Printed options are parsed as the same; defaults are not printed; unknown and repeated
+    /// options are rejected.
     #[test]
-    fn options_are_read_as_they_are_printed() {
+    fn options_are_parsed_as_they_are_printed() {
         let all =
             "tree membership=join defer=off quiet=off keep=off cohort=0 batch=2 lanes=3 ask-again";
         for line in [all, "flat", ""] {

@@ -1,4 +1,4 @@
-//! Reads a scenario.
+//! Parses a scenario.
 
 use std::str::FromStr;
 
@@ -10,41 +10,43 @@ use super::{
 };
 use crate::schedule::ParseStepError;
 
-/// Why a text is no scenario. Each says which line and what to do.
+/// A text that is not a scenario. Each error names the line and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
-    /// A header line that says nothing.
+    /// A line is not a header.
     #[error(
-        "line {0}: `{1}` is no header: write for instance `protocol vcube`, `processes 4`, `k 2`, and an empty line before the steps"
+        "line {0}: `{1}` is not a header: write for example `protocol vcube`, `processes 4`, `k 2`, \
+         and an empty line before the steps"
     )]
     Header(usize, String),
-    /// A header line twice.
-    #[error("line {0}: `{1}` was said before: say it once")]
+    /// A header is repeated.
+    #[error("line {0}: `{1}` is repeated: write it once")]
     Twice(usize, String),
-    /// A header that must be there.
+    /// A required header is missing.
     #[error("there is no line `{0}` before the first empty line: add it")]
     Missing(&'static str),
-    /// Too many processes.
-    #[error("line {0}: {1} processes are too many for a description: write at most {most}", most = MOST_PROCESSES)]
+    /// There are too many processes.
+    #[error("line {0}: {1} processes are too many for a scenario: write at most {most}", most = MOST_PROCESSES)]
     TooMany(usize, u32),
-    /// A property that no checker knows.
-    #[error("line {0}: no checker knows \"{1}\": expect one of {known}", known = known())]
+    /// The property does not exist.
+    #[error("line {0}: there is no property \"{1}\": expect one of {known}", known = known())]
     Property(usize, String),
-    /// Headers that do not go together.
+    /// Headers contradict each other.
     #[error("{0}")]
     Together(&'static str),
-    /// A line that is no step.
+    /// A line is not a step.
     #[error("line {0}: {1}")]
     Step(usize, ParseStepError),
-    /// A line that is no move.
+    /// A line is not a move.
     #[error(
-        "line {0}: `{1}` is no move: write for instance `p0 moves`, `p0 p2 move`, `p1(a6) moves`, `all move`"
+        "line {0}: `{1}` is not a move: write for example `p0 moves`, `p0 p2 move`, `p1(a6) \
+         moves`, `all move`"
     )]
     Move(usize, String),
-    /// What followed, of nothing.
-    #[error("line {0} is indented and stands below no step: begin a step at the start of its line")]
+    /// An effect stands below no step.
+    #[error("line {0} is indented but follows no step: begin a step at the start of the line")]
     BelowNothing(usize),
-    /// Something in the wrong place.
+    /// `start` or `end` is misplaced.
     #[error("line {0}: `start` comes before the first step, `end` after the last, each once")]
     Order(usize),
 }
@@ -68,12 +70,12 @@ impl FromStr for Scenario {
     }
 }
 
-/// The properties, as a story writes them.
+/// The properties, as a scenario writes them.
 fn known() -> String {
     PROPERTIES.map(|name| format!("\"{name}\"")).join(", ")
 }
 
-/// What stands behind the `#`.
+/// The text after the `#`.
 fn comment(line: &str) -> String {
     let text = line.strip_prefix('#').unwrap_or(line);
     text.strip_prefix(' ').unwrap_or(text).to_owned()
@@ -158,7 +160,7 @@ impl Header {
         let model = self.model.unwrap_or_default();
         if model == Model::Messages && !self.states.is_empty() {
             return Err(ScenarioError::Together(
-                "`state` is for the state model: add `model state`, or leave it out",
+                "`state` needs the state model: add `model state`, or leave it out",
             ));
         }
         if self.clean.is_some() && !self.states.is_empty() {
@@ -168,7 +170,7 @@ impl Header {
         }
         if self.repaired.is_some() && self.as_printed.is_none() {
             return Err(ScenarioError::Together(
-                "`repaired` without `as-printed`: nothing is broken, leave it out",
+                "`repaired` needs a defect: add `as-printed`, or leave it out",
             ));
         }
         let mut states = self.states;
@@ -201,12 +203,12 @@ impl Header {
     }
 }
 
-/// Whether it is said for the first time.
+/// Sets a header; false if it was set before.
 fn put<T>(place: &mut Option<T>, value: T) -> bool {
     place.replace(value).is_none()
 }
 
-/// Below what an indented line stands.
+/// The element to which an indented line belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Nothing,
@@ -248,7 +250,7 @@ impl<'a> Body<'a> {
             Place::Nothing => Err(ScenarioError::BelowNothing(number)),
             Place::Start => Ok(&mut self.scenario.start),
             Place::Step => {
-                Ok(&mut self.scenario.steps.last_mut().expect("it stands below a step").effects)
+                Ok(&mut self.scenario.steps.last_mut().expect("there is a step").effects)
             }
             Place::End => Ok(&mut self.scenario.end),
         }

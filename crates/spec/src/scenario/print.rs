@@ -1,4 +1,4 @@
-//! Prints a scenario, in the one form in which it is kept: what is usual is not said.
+//! Prints a scenario in its canonical form: defaults are not written.
 
 use std::fmt;
 

@@ -1,11 +1,11 @@
-//! Reading, printing and refusing.
+//! Parsing, printing and rejecting scenarios.
 
 use super::*;
 
 const FULL: &str = "\
-# A description.
+# An example.
 #
-# Source: nobody.
+# Source: none.
 protocol tree-token
 processes 3
 k 1
@@ -23,12 +23,12 @@ repaired none
 
 start
     p1 sends initialize to p0: Initialize
-p0 asks
+p0 requests
     p0 sends request to p1: Request
 # The network loses it.
 p0 -> p1: request lost
-p2: Refresh runs out
-# So nobody hears of it.
+p2: Refresh expires
+# So no process receives it.
 end
     p0 waits
 ";
@@ -47,7 +47,8 @@ all move
 end
 ";
 
-/// What is printed is read as the same, and the other way round; every header is there once.
+/// A printed scenario is parsed as the same, and printed as the same text; the example has every
+/// header.
 #[test]
 fn the_printed_form_is_canonical() {
     for text in [FULL, STATES] {
@@ -59,10 +60,9 @@ fn the_printed_form_is_canonical() {
     assert_eq!((full.root, full.repaired, full.refresh), (Some(NodeId(1)), false, true));
 }
 
-/// What is usual may be said, and is not printed: the defaults are those of the format's
-/// description.
+/// Defaults may be written and are not printed; they are those of the format's documentation.
 #[test]
-fn what_is_usual_need_not_be_said() {
+fn defaults_are_not_printed() {
     let short = "protocol vcube\nprocesses 2\nk 1\nas-printed D1\nexpect correct\n\nend\n";
     let long = "protocol vcube\nprocesses  2\nk 1\nmodel messages\nchannels fifo\ndown lost\nas-printed d1\n\
                 then go on\nexpect correct\nrepaired correct\n\n\n";
@@ -71,9 +71,9 @@ fn what_is_usual_need_not_be_said() {
     assert!(scenario.repaired);
 }
 
-/// What is no scenario is refused with its line.
+/// A text that is not a scenario is rejected with the line.
 #[test]
-fn nonsense_is_refused() {
+fn malformed_scenarios_are_rejected() {
     let with = |header: &str, body: &str| {
         format!("protocol vcube\nprocesses 2\nk 1\n{header}expect correct\n\n{body}")
             .parse::<Scenario>()
@@ -84,11 +84,11 @@ fn nonsense_is_refused() {
     assert!(matches!(with("k 2\n", ""), Err(ScenarioError::Twice(4, _))));
     assert!(matches!(with("repaired none\n", ""), Err(ScenarioError::Together(_))));
     assert!(matches!(with("state p0 x\n", ""), Err(ScenarioError::Together(_))));
-    assert!(matches!(with("", "    p0 enters\n"), Err(ScenarioError::BelowNothing(6))));
-    assert!(matches!(with("", "p0 asks\np0 sleeps\n"), Err(ScenarioError::Step(7, _))));
-    assert!(matches!(with("", "p0 asks\nstart\n"), Err(ScenarioError::Order(7))));
-    assert!(matches!(with("", "end\np0 asks\n"), Err(ScenarioError::Order(7))));
-    assert!(matches!(with("model state\n", "p0 asks\n"), Err(ScenarioError::Move(7, _))));
+    assert!(matches!(with("", "    p0 acquires\n"), Err(ScenarioError::BelowNothing(6))));
+    assert!(matches!(with("", "p0 requests\np0 sleeps\n"), Err(ScenarioError::Step(7, _))));
+    assert!(matches!(with("", "p0 requests\nstart\n"), Err(ScenarioError::Order(7))));
+    assert!(matches!(with("", "end\np0 requests\n"), Err(ScenarioError::Order(7))));
+    assert!(matches!(with("model state\n", "p0 requests\n"), Err(ScenarioError::Move(7, _))));
     let too_many = "protocol vcube\nprocesses 1001\nk 1\nexpect correct\n\n".parse::<Scenario>();
     assert_eq!(too_many, Err(ScenarioError::TooMany(2, 1001)));
     assert!(too_many.unwrap_err().to_string().contains("at most 1000"));
@@ -96,8 +96,7 @@ fn nonsense_is_refused() {
     assert_eq!("processes 2\n".parse::<Scenario>(), Err(ScenarioError::Missing("protocol NAME")));
 }
 
-/// An expectation that no checker could ever meet is refused with those that one can; each of these
-/// is taken.
+/// An unknown property is rejected with a list of the known ones; each of these is accepted.
 #[test]
 fn a_property_is_known() {
     let expecting = |property: &str| {

@@ -1,4 +1,4 @@
-//! A trace read back, line by line, for whoever wants to tell or draw what happened.
+//! Reads a trace line by line, for views and diagrams.
 
 use std::io::{self, BufRead, Write};
 
@@ -8,19 +8,19 @@ use serde::Deserialize;
 use crate::history::header;
 pub use crate::history::{Run, TraceError};
 
-/// One event of a run, with its time and place.
+/// One event of a run, with its time and process.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Record {
-    /// When.
+    /// The time of the event.
     pub t: Time,
-    /// At which process.
+    /// The process at which it happened.
     pub node: NodeId,
-    /// Event.
+    /// What happened.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// Event happened; [`trace::Event`](crate::trace::Event) says what each means.
+/// What happened; [`trace::Event`](crate::trace::Event) describes each variant.
 #[allow(missing_docs)] // The fields are those of `trace::Event`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -29,7 +29,7 @@ pub enum Event {
         #[serde(default = "one")]
         weight: u32,
     },
-    Asked,
+    Requested,
     Granted {
         #[serde(default)]
         slots: Vec<u32>,
@@ -68,7 +68,7 @@ pub enum Event {
         from: NodeId,
         message: String,
     },
-    Doubled {
+    Duplicated {
         kind: String,
         to: NodeId,
         message: String,
@@ -92,7 +92,7 @@ pub enum Event {
         action: String,
         state: String,
     },
-    Can {
+    Enabled {
         actions: Vec<String>,
         inside: bool,
     },
@@ -101,19 +101,18 @@ pub enum Event {
         nodes: Vec<NodeId>,
         text: String,
     },
-    /// A kind that this kgate does not know.
+    /// An event kind that this version of kgate does not know.
     #[serde(other)]
     Other,
 }
 
-/// A client asks for one unit unless it says otherwise.
+/// The default weight of a request.
 pub(crate) fn one() -> u32 {
     1
 }
 
 impl Record {
-    /// To whom a message was sent from here, in a run of `nodes` processes; nobody if this is no
-    /// send.
+    /// The receivers of a sent message in a run of `nodes` processes; empty for other events.
     pub fn receivers(&self, nodes: u32) -> Vec<NodeId> {
         let Event::Send { to, to_many, copies, .. } = &self.event else { return Vec::new() };
         match to {
@@ -125,15 +124,15 @@ impl Record {
         }
     }
 
-    /// Everybody whom this speaks of.
+    /// All processes that the record names.
     fn named(&self) -> impl Iterator<Item = NodeId> {
         let (one, many): (Option<NodeId>, &[NodeId]) = match &self.event {
             Event::Send { to, to_many, .. } => (*to, to_many),
             Event::Deliver { from, .. } | Event::Lost { from, .. } => (Some(*from), &[]),
-            Event::Doubled { to, .. } => (Some(*to), &[]),
+            Event::Duplicated { to, .. } => (Some(*to), &[]),
             Event::Suspected { whom } | Event::Joined { whom } => (Some(*whom), &[]),
             Event::Acquire { .. }
-            | Event::Asked
+            | Event::Requested
             | Event::Granted { .. }
             | Event::Release { .. }
             | Event::Withdraw
@@ -146,7 +145,7 @@ impl Record {
             | Event::Pause
             | Event::Resume
             | Event::Moved { .. }
-            | Event::Can { .. }
+            | Event::Enabled { .. }
             | Event::Violated { .. }
             | Event::Other => (None, &[]),
         };
@@ -154,22 +153,22 @@ impl Record {
     }
 }
 
-/// Reads the lines of a trace as they come, and keeps none of them.
+/// Parses the lines of a trace one by one, and keeps none of them.
 #[derive(Debug)]
 pub struct Lines {
     run: Run,
-    /// Of the line that was read last.
+    /// The number of the last line.
     number: u64,
     last: Time,
 }
 
 impl Lines {
-    /// Begins with the first line, the header.
+    /// Parses the first line, the header.
     pub fn new(first: &str) -> Result<Self, TraceError> {
         Ok(Self { run: header(first)?, number: 1, last: Time::ZERO })
     }
 
-    /// Event was run.
+    /// The run that the header describes.
     pub fn run(&self) -> &Run {
         &self.run
     }
@@ -179,8 +178,8 @@ impl Lines {
         self.number += 1;
         let record: Record =
             serde_json::from_str(line).map_err(|error| TraceError::Line(self.number, error))?;
-        if let Some(nobody) = record.named().find(|node| node.0 >= self.run.n) {
-            return Err(TraceError::Nobody(self.number, nobody, self.run.n));
+        if let Some(unknown) = record.named().find(|node| node.0 >= self.run.n) {
+            return Err(TraceError::UnknownNode(self.number, unknown, self.run.n));
         }
         if record.t < self.last {
             return Err(TraceError::Backwards(self.number));
@@ -190,7 +189,7 @@ impl Lines {
     }
 }
 
-/// The events of a trace, one after the other.
+/// Iterates over the events of a trace.
 pub struct Reader<R> {
     text: io::Lines<R>,
     lines: Lines,
@@ -204,7 +203,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Self { text, lines })
     }
 
-    /// Event was run.
+    /// The run that the header describes.
     pub fn run(&self) -> &Run {
         self.lines.run()
     }
@@ -219,27 +218,27 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-/// Hears a run that is being written down: bytes in, events out. Nothing is kept but the line that
-/// is not whole yet.
+/// A writer that parses a trace while it is written, and calls a function for each record. It keeps
+/// only the incomplete line.
 pub struct RecordSink<F> {
     line: Vec<u8>,
     lines: Option<Lines>,
-    hear: F,
+    on_record: F,
 }
 
 impl<F: FnMut(&Run, &Record) -> io::Result<()>> RecordSink<F> {
-    /// One that tells `hear` of every event.
-    pub fn new(hear: F) -> Self {
-        Self { line: Vec::new(), lines: None, hear }
+    /// A sink that calls `on_record` for every event.
+    pub fn new(on_record: F) -> Self {
+        Self { line: Vec::new(), lines: None, on_record }
     }
 
-    fn whole(&mut self) -> io::Result<()> {
+    fn end_of_line(&mut self) -> io::Result<()> {
         let line = std::str::from_utf8(&self.line).map_err(io::Error::other)?;
         match &mut self.lines {
             None => self.lines = Some(Lines::new(line).map_err(io::Error::other)?),
             Some(lines) => {
                 let record = lines.next(line).map_err(io::Error::other)?;
-                (self.hear)(lines.run(), &record)?;
+                (self.on_record)(lines.run(), &record)?;
             }
         }
         self.line.clear();
@@ -253,7 +252,7 @@ impl<F: FnMut(&Run, &Record) -> io::Result<()>> Write for RecordSink<F> {
             match part.split_last() {
                 Some((b'\n', rest)) => {
                     self.line.extend_from_slice(rest);
-                    self.whole()?;
+                    self.end_of_line()?;
                 }
                 _ => self.line.extend_from_slice(part),
             }
@@ -266,7 +265,7 @@ impl<F: FnMut(&Run, &Record) -> io::Result<()>> Write for RecordSink<F> {
     }
 }
 
-/// Reads a whole trace: what was run, and all that happened.
+/// Reads a whole trace: the run of its header, and all records.
 pub fn read(text: impl BufRead) -> Result<(Run, Vec<Record>), TraceError> {
     let reader = Reader::new(text)?;
     let run = reader.run().clone();
@@ -278,15 +277,15 @@ mod tests {
     use super::*;
     use crate::trace::{Event as Written, Writer};
 
-    /// Every kind of event that is written is read back as the same; whom a send goes to is known
-    /// in all three forms.
+    /// Every event kind is read back as it was written; the receivers of a send are known in all
+    /// three forms.
     #[test]
-    fn what_is_written_is_read() {
+    fn events_are_read_as_they_are_written() {
         let (message, kind, from, to) = ("Reply", "reply", NodeId(1), NodeId(2));
         let events = [
             Written::Acquire { weight: 1 },
             Written::Acquire { weight: 2 },
-            Written::Asked,
+            Written::Requested,
             Written::Granted {
                 slots: &[3],
                 fence: Some("0x1".into()),
@@ -302,7 +301,7 @@ mod tests {
             Written::Send { kind, to: None, to_many: &[], copies: 3, message },
             Written::Deliver { kind, from, message },
             Written::Lost { kind, from, message },
-            Written::Doubled { kind, to, message },
+            Written::Duplicated { kind, to, message },
             Written::Crash,
             Written::Restart { incarnation: Some(1) },
             Written::Fault,
@@ -312,7 +311,7 @@ mod tests {
             Written::Suspected { whom: to },
             Written::Joined { whom: to },
             Written::Moved { action: "a1", state: "T=C" },
-            Written::Can { actions: &["a1"], inside: true },
+            Written::Enabled { actions: &["a1"], inside: true },
             Written::Violated { property: "p", nodes: &[to], text: "t" },
         ];
         let mut bytes = Vec::new();

@@ -1,7 +1,7 @@
-//! Who waits and who is inside, from when until when.
+//! The intervals in which each process waits and holds slots.
 //!
-//! A process may have several clients: it waits as long as one of them does, and is inside as long
-//! as one of them is. In the state model a process that can move is shown as one that waits.
+//! A process may have several clients: it waits as long as one of them waits, and holds as long as
+//! one of them holds. In the state model an enabled process is shown as waiting.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use kgate_core::{NodeId, Time};
 
 use crate::trace::reader::{Event, Record};
 
-/// A time that a process's clients spent waiting or inside.
+/// An interval in which the clients of a process wait or hold slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bar {
     pub(crate) node: NodeId,
     pub(crate) from: Time,
-    /// The last moment that was looked at, if it had not ended.
+    /// The end; the last time seen if the interval is open.
     pub(crate) until: Time,
     pub(crate) inside: bool,
-    /// Whether it had not ended.
+    /// Whether the interval has not ended.
     pub(crate) open: bool,
 }
 
@@ -26,13 +26,13 @@ pub(crate) struct Bar {
 pub(crate) struct Bars {
     waiting: BTreeMap<NodeId, Time>,
     inside: BTreeMap<NodeId, Time>,
-    /// How many clients of a process wait, and how many are inside.
+    /// Numbers of waiting clients and of grants, by process.
     counts: BTreeMap<NodeId, (u32, u32)>,
     ended: Vec<Bar>,
 }
 
 impl Bars {
-    /// Takes in an event; the bars that end with it.
+    /// Processes an event, and returns the bars that end with it.
     pub(crate) fn see(&mut self, record: &Record) -> std::vec::Drain<'_, Bar> {
         let (node, now) = (record.node, record.t);
         match &record.event {
@@ -59,7 +59,7 @@ impl Bars {
                 self.end_bar(node, false, now);
             }
             Event::Restart { incarnation } => self.comes_back(node, incarnation.is_some(), now),
-            Event::Can { actions, inside } => {
+            Event::Enabled { actions, inside } => {
                 self.end_bar(node, true, now);
                 self.end_bar(node, false, now);
                 if *inside {
@@ -68,12 +68,12 @@ impl Bars {
                     self.waiting.insert(node, now);
                 }
             }
-            Event::Asked
+            Event::Requested
             | Event::Resize { .. }
             | Event::Send { .. }
             | Event::Deliver { .. }
             | Event::Lost { .. }
-            | Event::Doubled { .. }
+            | Event::Duplicated { .. }
             | Event::Fault
             | Event::Recovered
             | Event::Pause
@@ -87,13 +87,13 @@ impl Bars {
         self.ended.drain(..)
     }
 
-    /// The bars that have not ended by then.
+    /// The bars that are still open.
     pub(crate) fn rest(self, until: Time) -> impl Iterator<Item = Bar> {
         let open = |inside| move |(node, from)| Bar { node, from, until, inside, open: true };
         self.waiting.into_iter().map(open(false)).chain(self.inside.into_iter().map(open(true)))
     }
 
-    /// One client of a process waits no longer; its bar ends with the last.
+    /// One client of a process stops waiting; the bar ends with the last one.
     fn waits_no_longer(&mut self, node: NodeId, now: Time) {
         let waiting = &mut self.counts.entry(node).or_default().0;
         *waiting = waiting.saturating_sub(1);
@@ -102,21 +102,21 @@ impl Bars {
         }
     }
 
-    /// A client goes in; whether it is the only one of its process.
+    /// A client is granted; returns whether it is the only holder of its process.
     fn goes_in(&mut self, node: NodeId) -> bool {
         let inside = &mut self.counts.entry(node).or_default().1;
         *inside += 1;
         *inside == 1
     }
 
-    /// A client comes out; whether it was the last one of its process.
+    /// A client releases; returns whether it was the last holder of its process.
     fn comes_out(&mut self, node: NodeId) -> bool {
         let inside = &mut self.counts.entry(node).or_default().1;
         *inside = inside.saturating_sub(1);
         *inside == 0
     }
 
-    /// A client that waited waits on, but not into a new incarnation.
+    /// Waiting clients still wait after a recovery, but not in a new incarnation.
     fn comes_back(&mut self, node: NodeId, new: bool, now: Time) {
         let waiting = &mut self.counts.entry(node).or_default().0;
         if new {

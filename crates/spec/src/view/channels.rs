@@ -1,4 +1,4 @@
-//! Which arrival belongs to which send.
+//! Matches deliveries with sends.
 //!
 //! A trace names no messages: an arrival belongs to the earliest send of the same text in its
 //! channel to which none belongs yet (`docs/reference/trace-format.md`). Only what is under way is kept.
@@ -19,7 +19,7 @@ impl<T> Default for Channels<T> {
 }
 
 impl<T: Clone> Channels<T> {
-    /// A message is sent.
+    /// A message is sent; `left` is data of the sender.
     pub(crate) fn send(&mut self, from: NodeId, to: NodeId, message: &str, left: T) {
         let channel = self.0.entry((from, to)).or_default();
         match channel.get_mut(message) {
@@ -30,7 +30,7 @@ impl<T: Clone> Channels<T> {
         }
     }
 
-    /// A message arrives or is lost; none if nobody was seen to send it.
+    /// A message is delivered or lost; none if its send was not seen.
     pub(crate) fn take(&mut self, from: NodeId, to: NodeId, message: &str) -> Option<T> {
         let channel = self.0.get_mut(&(from, to))?;
         let same = channel.get_mut(message)?;
@@ -41,12 +41,12 @@ impl<T: Clone> Channels<T> {
         left
     }
 
-    /// Event was left with the next such message to arrive.
+    /// The data of the next such message to be delivered.
     pub(crate) fn next(&self, from: NodeId, to: NodeId, message: &str) -> Option<&T> {
         self.0.get(&(from, to))?.get(message)?.front()
     }
 
-    /// All that is under way: from whom to whom, what it says, and what was left with it.
+    /// All messages in transit: sender and receiver, text, and data of the sender.
     pub(crate) fn rest(self) -> impl Iterator<Item = ((NodeId, NodeId), String, T)> {
         self.0.into_iter().flat_map(|(way, channel)| {
             channel.into_iter().flat_map(move |(message, same)| {
@@ -55,8 +55,7 @@ impl<T: Clone> Channels<T> {
         })
     }
 
-    /// Takes in an event, if it is about a message: `left` is what a sender leaves. Event the sender
-    /// of a message that arrives or is lost had left.
+    /// Processes an event: a send stores `left`; a delivery or loss returns what the sender stored.
     pub(crate) fn see(
         &mut self,
         record: &Record,
@@ -68,7 +67,7 @@ impl<T: Clone> Channels<T> {
             for to in record.receivers(nodes) {
                 self.send(record.node, to, message, left.clone());
             }
-        } else if let Event::Doubled { to, message, .. } = &record.event {
+        } else if let Event::Duplicated { to, message, .. } = &record.event {
             let copy = self.next(record.node, *to, message).cloned().unwrap_or_else(left);
             self.send(record.node, *to, message, copy);
         } else if let Event::Deliver { from, message, .. } | Event::Lost { from, message, .. } =

@@ -22,7 +22,7 @@ const INSIDE: u32 = 1;
 const WAITS: u32 = 2;
 const EVENTS: u32 = 3;
 
-/// Writes what is in view as Chrome trace events, each when it is known.
+/// Writes the view as Chrome trace events, each as soon as it is known.
 pub fn perfetto<R: BufRead>(
     mut reader: Reader<R>,
     view: &View,
@@ -52,16 +52,16 @@ struct Out<'a> {
     to: &'a mut dyn Write,
     view: &'a View,
     nodes: u32,
-    /// How many messages have arrived.
+    /// Number of delivered messages.
     flows: u64,
-    /// Whose tracks have their names.
+    /// Processes whose tracks are named.
     named: BTreeSet<NodeId>,
-    /// Event stands between the next object and the one before it.
+    /// The separator before the next object.
     comma: &'static str,
 }
 
 impl Out<'_> {
-    /// One object of the list. `at` and `fields` are JSON already.
+    /// Writes one object of the list; `fields` is JSON.
     fn put(
         &mut self,
         phase: &str,
@@ -79,7 +79,7 @@ impl Out<'_> {
         )
     }
 
-    /// Tells the names of a process and its tracks before the first thing that happens there.
+    /// Writes the names of a process and its tracks before its first event.
     fn name(&mut self, node: NodeId) -> io::Result<()> {
         if !self.named.insert(node) {
             return Ok(());
@@ -99,7 +99,7 @@ impl Out<'_> {
         Ok(())
     }
 
-    /// A slice, as far as it is in view.
+    /// Writes a bar as a slice, cut to the view.
     fn bar(&mut self, bar: &Bar) -> io::Result<()> {
         let window = self.view.window;
         if !self.view.shown.has(bar.node) || bar.until < window.from {
@@ -111,9 +111,8 @@ impl Out<'_> {
         self.put("X", bar.node, track, from, &format!("\"dur\":{length},\"name\":\"{name}\""))
     }
 
-    /// A message is a short slice at either end, for arrows end at slices only; everything else is
-    /// a moment. The arrow is told where the message arrives, both its ends, if both are in view:
-    /// no end is left over.
+    /// A message is a short slice at either end, because arrows end only at slices; all other events
+    /// are instants. The arrow is written at the delivery, with both ends, if both are in view.
     fn event(
         &mut self,
         record: &Record,
@@ -143,7 +142,7 @@ impl Out<'_> {
         }
     }
 
-    /// One nanosecond long: two events of a process are never closer.
+    /// Writes a slice of one nanosecond: two events of a process are never closer.
     fn slice(&mut self, node: NodeId, at: Time, name: &str, says: &str) -> io::Result<()> {
         let args = json!({ "says": says });
         self.put(
@@ -156,7 +155,7 @@ impl Out<'_> {
     }
 }
 
-/// Exactly, in decimals.
+/// Microseconds with the nanoseconds as decimals.
 fn micros(nanos: u64) -> String {
     format!("{}.{:03}", nanos / 1000, nanos % 1000)
 }

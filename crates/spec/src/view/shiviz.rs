@@ -3,9 +3,9 @@
 //!
 //! ShiViz knows no messages, only vector clocks (Fidge 1988, Mattern 1988): an event happened
 //! before another if its clock is smaller. A process counts its own events in view; a message
-//! carries its sender's clock, and who gets it learns of all that the sender knew. Whoever is out
-//! of view does not count, but passes on what it knows, so that what depends on each other through
-//! it still does. The loss of a message is no event of a process and is left out.
+//! carries the clock of its sender, and its receiver merges it. A process out of view counts no
+//! events but still passes clocks on, so that dependencies through it are kept. The loss of a
+//! message is not an event of a process and is left out.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -18,13 +18,13 @@ use super::describe::describe;
 use super::{View, ViewError, each};
 use crate::trace::reader::{Event, Reader, Record};
 
-/// How ShiViz takes the log apart; the empty line says that it is one run.
+/// The regular expression by which ShiViz parses the log; the empty line means a single run.
 const HEADER: &str = r"(?<host>\S+) (?<clock>\{.*\}) (?<time>\S+)\n(?<event>.*)";
 
-/// How many events of each process are known of.
+/// A vector clock: the number of known events of each process.
 pub(super) type Clock = BTreeMap<NodeId, u64>;
 
-/// Writes what is in view as a log for ShiViz.
+/// Writes the view as a log for ShiViz.
 pub fn shiviz<R: BufRead>(
     mut reader: Reader<R>,
     view: &View,
@@ -56,8 +56,8 @@ pub fn shiviz<R: BufRead>(
     })
 }
 
-/// The clock of each process. A message shares its sender's clock, which is copied when the sender
-/// goes on.
+/// The clock of each process. A message shares the clock of its sender, which is copied at the next
+/// event of the sender.
 #[derive(Default)]
 pub(super) struct Clocks {
     clocks: BTreeMap<NodeId, Rc<Clock>>,
@@ -65,7 +65,7 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Takes in an event, which counts if it is in view; the clock of its process after it.
+    /// Processes an event, which counts if it is in view; returns the clock of its process after it.
     pub(super) fn see(&mut self, record: &Record, nodes: u32, counts: bool) -> &Clock {
         let clock = self.clocks.entry(record.node).or_default();
         if counts {
@@ -82,7 +82,7 @@ impl Clocks {
         clock
     }
 
-    /// A bug to plant: what was sent is forgotten.
+    /// Planted bug: forgets the messages in transit.
     #[cfg(test)]
     pub(super) fn forget(&mut self) {
         self.channels = Channels::default();

@@ -1,4 +1,4 @@
-//! That each view says what the trace does.
+//! Each view has the events of the trace.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,7 @@ use super::shiviz::{Clock, Clocks};
 use super::*;
 use crate::trace::reader::{Event, Lines};
 
-/// A small run with everything that matters: a broadcast, a reply, a loss, a crash, a line of an
-/// unknown kind.
+/// A small run with a broadcast, a reply, a loss, a crash, and an event of an unknown kind.
 const TRACE: &str = r#"{"run":{"protocol":"x","n":3,"k":1},"trace":1}
 {"t":0,"node":0,"event":"acquire"}
 {"t":0,"node":0,"event":"send","kind":"request","to":null,"copies":2,"message":"Request { clock: 1 }"}
@@ -35,21 +34,21 @@ fn view(window: &str, shown: &str) -> View {
     View { window: window.parse().expect("a window"), shown: shown.parse().expect("processes") }
 }
 
-/// The text, message for message.
+/// The text has exactly one line per event.
 #[test]
-fn text_is_a_line_an_event() {
+fn text_has_one_line_per_event() {
     let expected = "\
 x, n = 3, k = 1; time in t.u.
-     0            p0  asks
+     0            p0  requests
      0            p0  -> p1 p2  request: Request { clock: 1 }
      0.1          p2  CRASHES
      0.9          p1  <- p0  request: Request { clock: 1 }
      0.9          p1  -> p0  reply
      0.9          p2  x- p0  request: Request { clock: 1 } is lost
      1.8          p0  <- p1  reply
-    12.000000001  p0  holds p2 for crashed
-    12.000000001  p0  goes in, slot 0, fence 0x3
-    13            p0  comes out
+    12.000000001  p0  suspects p2
+    12.000000001  p0  acquires slot 0, fence 0x3
+    13            p0  releases
 ";
     assert_eq!(seen(text, TRACE, &View::default()).expect("a trace"), expected);
     let part = seen(text, TRACE, &view("0.5..2", "0,2")).expect("a trace");
@@ -62,7 +61,7 @@ fn shiviz_has_vector_clocks() {
     let expected = r#"(?<host>\S+) (?<clock>\{.*\}) (?<time>\S+)\n(?<event>.*)
 
 p0 {"p0":1} 0
-asks
+requests
 p0 {"p0":2} 0
 -> p1 p2  request: Request { clock: 1 }
 p2 {"p2":1} 0.1
@@ -76,9 +75,9 @@ p0 {"p0":3,"p1":2} 1.8
 p0 {"p0":4,"p1":2} 12.000000001
 holds p2 for crashed
 p0 {"p0":5,"p1":2} 12.000000001
-goes in, slot 0, fence 0x3
+acquires slot 0, fence 0x3
 p0 {"p0":6,"p1":2} 13
-comes out
+releases
 "#;
     assert_eq!(seen(shiviz, TRACE, &View::default()).expect("a trace"), expected);
     let part = seen(shiviz, TRACE, &view("0.5..2", "0..2")).expect("a trace");
@@ -219,7 +218,7 @@ fn a_broken_line_is_named() {
     let stranger = TRACE.replace("\"whom\":2", "\"whom\":7");
     assert!(matches!(
         seen(text, &stranger, &View::default()),
-        Err(ViewError::TraceError(TraceError::Nobody(10, ..)))
+        Err(ViewError::Trace(TraceError::UnknownNode(10, ..)))
     ));
 }
 
@@ -231,11 +230,17 @@ fn what_is_typed() {
     assert_eq!("..20".parse(), Ok(Window { from: Time::ZERO, until: unit(20) }));
     assert_eq!("10..".parse(), Ok(Window { from: unit(10), until: Time::NEVER }));
     for wrong in ["", "10", "x..", "1..2..3", "20..10", "5..5"] {
-        assert!(wrong.parse::<Window>().is_err_and(|why| why.contains("10..20")), "{wrong:?}");
+        assert!(
+            wrong.parse::<Window>().is_err_and(|why| why.to_string().contains("10..20")),
+            "{wrong:?}"
+        );
     }
     let shown: Shown = "p0..2,7".parse().expect("processes");
     assert!(shown.of(8).map(|node| node.0).eq([0, 1, 2, 7]));
     for wrong in ["", "x", "3..1", "1,", "1..2..3"] {
-        assert!(wrong.parse::<Shown>().is_err_and(|why| why.contains("0..7")), "{wrong:?}");
+        assert!(
+            wrong.parse::<Shown>().is_err_and(|why| why.to_string().contains("0..7")),
+            "{wrong:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A line an event: when, who, what.
+//! One line per event: time, process, description.
 
 use std::io::{BufRead, Write};
 
@@ -8,8 +8,8 @@ use super::describe::{describe, name_width};
 use super::{View, ViewError, each};
 use crate::trace::reader::{Event, Reader};
 
-/// Writes what is in view as lines for people. A message is `->` where it is sent, `<-` where it
-/// arrives and `x-` where it is lost.
+/// Writes the view as text. A message is `->` where it is sent, `<-` where it is delivered and `x-`
+/// where it is lost.
 pub fn text<R: BufRead>(
     mut reader: Reader<R>,
     view: &View,
@@ -27,7 +27,7 @@ pub fn text<R: BufRead>(
     })
 }
 
-/// Points below points, without zeros that say nothing.
+/// Aligns decimal points, without trailing zeros.
 fn aligned(time: Time) -> String {
     let (whole, fraction) = (time.0 / Span::UNIT.0, time.0 % Span::UNIT.0);
     let digits = format!(".{fraction:09}");

@@ -113,9 +113,9 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             let record = self.membership.record(*place);
             let step = match record.what {
                 MembershipEvent::Down | MembershipEvent::Crashed => {
-                    Step::Tell { node, of: record.of }
+                    Step::NotifyCrash { node, of: record.of }
                 }
-                MembershipEvent::Joined => Step::Welcome { node, of: record.of },
+                MembershipEvent::Joined => Step::NotifyReturn { node, of: record.of },
             };
             (*to == node && self.is_live(event)).then_some((at, step))
         };
@@ -175,7 +175,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         let up = self.live();
         for &node in &up {
             let notices = self.crash_notices_for(node);
-            steps.extend(notices.iter().map(|&(_, of)| Step::Tell { node, of }));
+            steps.extend(notices.iter().map(|&(_, of)| Step::NotifyCrash { node, of }));
             let most = if self.membership.is_ordered() { 1 } else { usize::MAX };
             steps.extend(
                 self.membership_notices_for(node).into_iter().map(|(_, step)| step).take(most),
@@ -197,7 +197,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             if self.config.claims.slots
                 || !waits && (!self.is_inside(node) || self.config.claims.asks_inside)
             {
-                steps.push(Step::Ask { node, weight: 1 });
+                steps.push(Step::Acquire { node, weight: 1 });
             }
         }
         steps.extend(self.down.keys().map(|&node| Step::Restart(node)));

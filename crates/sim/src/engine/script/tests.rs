@@ -135,24 +135,25 @@ fn properties(played: &Played) -> Vec<&str> {
 /// A correct script is played to its end; the same script has the same hash, another one another.
 #[test]
 fn a_correct_script() {
-    let text = "p1 asks\np1 -> p0: want\np0 -> p1: token\np1 comes out";
+    let text = "p1 requests\np1 -> p0: want\np0 -> p1: token\np1 releases";
     let first = played(text);
     assert_eq!((properties(&first), &first.waiting[..], first.quiet), (vec![], &[][..], true));
     assert_eq!(first.steps_after, 1, "the other want");
     assert_eq!(first.hash, played(text).hash);
-    assert_ne!(first.hash, played("p1 asks\np1 -> p0: want\np0 -> p1: token").hash);
+    assert_ne!(first.hash, played("p1 requests\np1 -> p0: want\np0 -> p1: token").hash);
 }
 
 /// The checkers are those of every run: two inside, a refusal, and a request that is never granted.
 #[test]
 fn violations_are_caught() {
-    let two = played("p0 asks\np1 asks\np1 -> p0: want\np0 -> p1: token");
+    let two = played("p0 requests\np1 requests\np1 -> p0: want\np0 -> p1: token");
     assert_eq!(properties(&two), ["at most k slots in use"]);
-    assert_eq!(properties(&played("p1 sets k to 2")), ["no input is refused"]);
-    let lost =
-        played("p1 asks\np1 -> p0: want\np0 -> p1: token lost\np1: Again runs out\np1 gives up");
+    assert_eq!(properties(&played("p1 learns that k is 2")), ["no input is refused"]);
+    let lost = played(
+        "p1 requests\np1 -> p0: want\np0 -> p1: token lost\np1: Again expires\np1 withdraws",
+    );
     assert_eq!(properties(&lost), [""; 0], "the client has withdrawn");
-    let starved = played("p1 asks\np1 -> p0: want\np0 -> p1: token lost");
+    let starved = played("p1 requests\np1 -> p0: want\np0 -> p1: token lost");
     assert_eq!(properties(&starved), ["every request of a live process is granted"]);
     assert_eq!(
         (starved.violations[0].at_ns, starved.steps_after),
@@ -165,15 +166,16 @@ fn violations_are_caught() {
 #[test]
 fn fates_of_messages() {
     let doubled =
-        "p1 asks\np1 -> p0: want doubled\np1 -> p0: want\np1 -> p0: want\np0 -> p1: token";
+        "p1 requests\np1 -> p0: want duplicated\np1 -> p0: want\np1 -> p0: want\np0 -> p1: token";
     assert_eq!(played(doubled).waiting, []);
-    let again = "p1 asks\np1: Again runs out\np1 -> p0: want lost\np1 -> p0: want";
+    let again = "p1 requests\np1: Again expires\np1 -> p0: want lost\np1 -> p0: want";
     assert_eq!(played(again).waiting, []);
     let no_timer = |timer: &str| StepError::NoSuchTimer { node: NodeId(1), timer: timer.into() };
-    let expired = "p1 asks\np1: Again runs out\np1: Again runs out";
+    let expired = "p1 requests\np1: Again expires\np1: Again expires";
     assert_eq!(reason(expired), no_timer("Again"));
-    assert_eq!(reason("p1 asks\np1: Later runs out"), no_timer("Later"));
-    let overtaken = "p0 asks\np1 asks\np1 -> p0: want\np0 comes out\np0 asks\np0 -> p1: want";
+    assert_eq!(reason("p1 requests\np1: Later expires"), no_timer("Later"));
+    let overtaken =
+        "p0 requests\np1 requests\np1 -> p0: want\np0 releases\np0 requests\np0 -> p1: want";
     assert_eq!(reason(overtaken), StepError::OutOfOrder { from: NodeId(0), to: NodeId(1) });
     let mut unordered = config();
     unordered.cost.fifo = false;
@@ -184,38 +186,38 @@ fn fates_of_messages() {
         kind: kind.into(),
         which,
     };
-    assert_eq!(reason("p1 asks\np0 -> p1: token"), no_message((0, 1), "token", 1));
-    let third = "p1 asks\np1 -> p0: want doubled\np1 -> p0: want 3 lost";
+    assert_eq!(reason("p1 requests\np0 -> p1: token"), no_message((0, 1), "token", 1));
+    let third = "p1 requests\np1 -> p0: want duplicated\np1 -> p0: want 3 lost";
     assert_eq!(reason(third), no_message((1, 0), "want", 3));
 }
 
 /// An impossible step is refused together with the possible ones; in lenient mode it is skipped.
 #[test]
 fn an_impossible_step_names_the_possible_ones() {
-    let wrong = impossible(config(), "p1 asks\np1 comes out");
-    assert_eq!((wrong.step, wrong.text.as_str()), (1, "p1 comes out"));
+    let wrong = impossible(config(), "p1 requests\np1 releases");
+    assert_eq!((wrong.step, wrong.text.as_str()), (1, "p1 releases"));
     assert_eq!(wrong.reason, StepError::NotInside { node: NodeId(1), which: 1 });
     let possible = [
         "p1 -> p0: want",
         "p1 -> p2: want",
-        "p1: Again runs out",
-        "p0 asks",
-        "p1 gives up",
-        "p2 asks",
+        "p1: Again expires",
+        "p0 requests",
+        "p1 withdraws",
+        "p2 requests",
     ];
     assert_eq!(wrong.possible, possible);
-    let skipped = with(config(), true, "p1 asks\np1 comes out\np7 asks").expect("a script");
+    let skipped = with(config(), true, "p1 requests\np1 releases\np7 requests").expect("a script");
     assert_eq!((skipped.skipped, skipped.waiting), (vec![1, 2], vec![]));
     let (p0, p1) = (NodeId(0), NodeId(1));
-    let twice = "p1 crashes\np0 learns that p1 has crashed\np0 learns that p1 has crashed";
+    let twice = "p1 crashes\np0 learns that p1 crashed\np0 learns that p1 crashed";
     for (text, expected) in [
-        ("p1 asks\np1 asks", StepError::AlreadyWaiting(p1)),
-        ("p0 asks\np0 asks", StepError::AlreadyInside(p0)),
-        ("p1 gives up", StepError::NotWaiting(p1)),
-        ("p3 asks", StepError::UnknownNode { node: NodeId(3), nodes: 3 }),
-        ("p1 crashes\np1 asks", StepError::IsDown(p1)),
-        ("p1 crashes\np1 is back", StepError::NoRestart),
-        ("p1 is back", StepError::IsUp(p1)),
+        ("p1 requests\np1 requests", StepError::AlreadyWaiting(p1)),
+        ("p0 requests\np0 requests", StepError::AlreadyInside(p0)),
+        ("p1 withdraws", StepError::NotWaiting(p1)),
+        ("p3 requests", StepError::UnknownNode { node: NodeId(3), nodes: 3 }),
+        ("p1 crashes\np1 requests", StepError::IsDown(p1)),
+        ("p1 crashes\np1 recovers", StepError::NoRestart),
+        ("p1 recovers", StepError::IsUp(p1)),
         (twice, StepError::AlreadyNotified { node: p0, of: p1 }),
     ] {
         assert_eq!(reason(text), expected, "{text}");
@@ -227,16 +229,13 @@ fn an_impossible_step_names_the_possible_ones() {
 #[test]
 fn crashes_and_notifications() {
     let gone = played(
-        "p1 asks\np1 -> p0: want\np1 crashes\np0 -> p1: token\np0 learns that p1 has crashed",
+        "p1 requests\np1 -> p0: want\np1 crashes\np0 -> p1: token\np0 learns that p1 crashed",
     );
     assert_eq!((properties(&gone), gone.waiting.len()), (vec![], 0));
-    assert_eq!(
-        properties(&played("p0 learns that p1 has crashed")),
-        ["no live process is suspected"]
-    );
+    assert_eq!(properties(&played("p0 learns that p1 crashed")), ["no live process is suspected"]);
     let mut deaf = config();
     deaf.claims.detector = None;
-    let refused = impossible(deaf, "p1 crashes\np0 learns that p1 has crashed");
+    let refused = impossible(deaf, "p1 crashes\np0 learns that p1 crashed");
     assert_eq!(refused.reason, StepError::NoDetector { protocol: "careless".into() });
 }
 
@@ -246,12 +245,12 @@ fn crashes_and_notifications() {
 fn down_and_back() {
     let mut config = config();
     config.claims.recovers = true;
-    let text = "p1 asks\np1 -> p0: want\np1 crashes\np0 -> p1: token\np1 is back";
+    let text = "p1 requests\np1 -> p0: want\np1 crashes\np0 -> p1: token\np1 recovers";
     let lost = with(config.clone(), false, text).expect("a script");
     assert_eq!(lost.waiting, [NodeId(1)], "the token is lost, and the request was not stored");
     config.down = Down::Kept;
     assert_eq!(impossible(config.clone(), text).reason, StepError::KeptWhileDown(NodeId(1)));
-    let later = "p1 asks\np1 -> p0: want\np1 crashes\np1 is back\np0 -> p1: token\np0 asks\np0 -> \
+    let later = "p1 requests\np1 -> p0: want\np1 crashes\np1 recovers\np0 -> p1: token\np0 requests\np0 -> \
     p1: want\np1 -> p0: token";
     let kept = with(config, false, later).expect("a script");
     assert_eq!(kept.waiting, [NodeId(1)], "p0 got the token back");
@@ -265,29 +264,28 @@ fn notifications_of_incarnations() {
     (config.claims.returns, config.claims.slots) = (true, true);
     let play = |config: &Config, text: &str| with(config.clone(), false, text);
     let reason = |config: &Config, text: &str| impossible(config.clone(), text).reason;
-    let incarnations = "p0 crashes\np0 is back\np1 crashes\np2 learns that p0 has crashed";
+    let incarnations = "p0 crashes\np0 recovers\np1 crashes\np2 learns that p0 crashed";
     let text = format!(
-        "{incarnations}\np2 learns that p0 is back\np2 learns that p1 has crashed\np0 learns that \
+        "{incarnations}\np2 learns that p0 recovered\np2 learns that p1 crashed\np0 learns that \
          p0 has crashed"
     );
     let played = play(&config, &text).expect("a script");
     assert!(played.quiet && played.violations.is_empty(), "{:?}", played.violations);
-    let first = Step::Welcome { node: NodeId(2), of: NodeId(0) };
+    let first = Step::NotifyReturn { node: NodeId(2), of: NodeId(0) };
     assert_eq!(
-        reason(&config, &format!("{incarnations}\np2 learns that p1 has crashed")),
+        reason(&config, &format!("{incarnations}\np2 learns that p1 crashed")),
         StepError::LogOutOfOrder { first }
     );
-    let nothing = "p0 learns that p1 has crashed";
+    let nothing = "p0 learns that p1 crashed";
     assert_eq!(reason(&config, nothing), StepError::LogExhausted(NodeId(0)));
-    let twice = "p0 crashes\np0 is back\np1 crashes\np1 is back\np0 is back";
+    let twice = "p0 crashes\np0 recovers\np1 crashes\np1 recovers\np0 recovers";
     assert_eq!(reason(&config, twice), StepError::IsUp(NodeId(0)));
     config.slots.membership = kgate_core::MembershipSource::Join;
-    let any =
-        "p0 crashes\np1 crashes\np2 learns that p1 has crashed\np2 learns that p0 has crashed";
+    let any = "p0 crashes\np1 crashes\np2 learns that p1 crashed\np2 learns that p0 crashed";
     assert!(play(&config, any).is_ok());
-    let returned = "p0 crashes\np0 is back\np2 learns that p0 is back";
+    let returned = "p0 crashes\np0 recovers\np2 learns that p0 recovered";
     assert_eq!(reason(&config, returned), StepError::NoReturnNotices);
-    let again = format!("{any}\np2 learns that p0 has crashed");
+    let again = format!("{any}\np2 learns that p0 crashed");
     assert_eq!(reason(&config, &again), StepError::NoSuchNotice(NodeId(2)));
 }
 
@@ -299,11 +297,15 @@ fn several_clients() {
     config.claims.slots = true;
     let reason = |text: &str| impossible(config.clone(), text).reason;
     let p0 = NodeId(0);
-    assert_eq!(reason("p0 asks for 2"), StepError::Weight { node: p0, weight: 2, most: 1 });
-    assert_eq!(reason("p0 sets k to 0"), StepError::ZeroSlots);
-    assert_eq!(reason("p0 asks\np0 comes out 2"), StepError::NotInside { node: p0, which: 2 });
-    let both = with(config.clone(), false, "p0 asks\np1 asks\np1 asks\np1 gives up\np0 comes out")
-        .expect("a script");
+    assert_eq!(reason("p0 requests 2"), StepError::Weight { node: p0, weight: 2, most: 1 });
+    assert_eq!(reason("p0 learns that k is 0"), StepError::ZeroSlots);
+    assert_eq!(reason("p0 requests\np0 releases #2"), StepError::NotInside { node: p0, which: 2 });
+    let both = with(
+        config.clone(),
+        false,
+        "p0 requests\np1 requests\np1 requests\np1 withdraws\np0 releases",
+    )
+    .expect("a script");
     assert_eq!(
         (both.waiting, both.inside),
         (vec![NodeId(1)], vec![]),
