@@ -1,14 +1,15 @@
-//! A whole protocol in one file: p0 keeps the queue, and everybody asks it. The book's chapter
-//! "Write your own protocol" goes through it.
+//! A whole protocol in one file: p0 keeps a queue that all processes send their requests to. The
+//! book's chapter "Write your own protocol" goes through it.
 //!
-//! Whoever wants in sends ASK to p0, waits for ENTER, and sends DONE when it is out. p0 counts who
-//! is inside and lets in at most k, in the order in which they asked. It needs channels that keep
-//! their order, and it tolerates no crash: that of p0 stops everybody.
+//! A process that wants to enter sends REQUEST to p0, waits for GRANT, and sends RELEASE when it
+//! leaves. p0 counts the holders and grants to at most k, in the order of the requests. The
+//! protocol needs channels that keep their order, and it tolerates no crash: without p0 no process
+//! enters.
 //!
-//! Invariant: whoever is inside, or has an ENTER on its way that it will heed, is in `inside` at
-//! p0, and there are never more than k of those.
+//! Invariant: every process that holds, or has a GRANT on its way that it will accept, is in
+//! `holders` at p0, and there are never more than k of those.
 //!
-//! Cost: 3 messages and 2 delays an entry, none for p0 itself.
+//! Cost: 3 messages and 2 delays per entry, none for p0 itself.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -22,23 +23,27 @@ use kgate_protocols::detect::NoDetector;
 use kgate_sim::{Bucket, Config, Report, run};
 use serde::{Deserialize, Serialize};
 
-/// What the processes say. Each of its requests has a number, from 1 on.
+/// The messages. The requests of a process are numbered, from 1 on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Said {
-    /// To p0: I want in. Answered by `Enter`, sooner or later.
-    Ask(u64),
-    /// From p0: this request may go in.
-    Enter(u64),
-    /// To p0: this request is out again, or no longer wants in. Nobody answers.
-    Done(u64),
+pub(crate) enum CoordinatorMessage {
+    /// To p0: the sender wants to enter. Answered by `Grant`.
+    Request(u64),
+    /// From p0: this request is granted.
+    Grant(u64),
+    /// To p0: this request has ended, by a release or a withdrawal. There is no answer.
+    Release(u64),
 }
-kgate_core::kinds!(Said { Ask => "ask", Enter => "enter", Done => "done" });
+kgate_core::kinds!(CoordinatorMessage {
+    Request => "request",
+    Grant => "grant",
+    Release => "release",
+});
 
-/// Who keeps the queue.
-const DESK: NodeId = NodeId(0);
+/// The process that keeps the queue.
+const SERVER: NodeId = NodeId(0);
 
-/// One process. With `NAMED` it heeds only an ENTER for its present request. Without, it takes any:
-/// the bug that the explorer finds.
+/// One process. With `NAMED` it accepts only a GRANT for its present request. Without, it accepts
+/// any: the bug that the model checker finds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Coordinator<const NAMED: bool> {
     me: NodeId,
@@ -46,53 +51,53 @@ pub(crate) struct Coordinator<const NAMED: bool> {
     phase: Phase,
     /// The number of the present request, or of the last one.
     request: u64,
-    /// What p0 knows; the others have none.
-    desk: Option<Desk>,
+    /// The queue, at p0 only.
+    queue: Option<Queue>,
 }
 
-/// The queue, and who is inside.
+/// The waiting requests and the holders.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Desk {
+struct Queue {
     k: usize,
-    inside: Vec<(NodeId, u64)>,
-    queue: VecDeque<(NodeId, u64)>,
+    holders: Vec<(NodeId, u64)>,
+    waiting: VecDeque<(NodeId, u64)>,
 }
 
-impl Desk {
-    /// The next one to be let in, if there is room.
+impl Queue {
+    /// The next request to grant, if fewer than k hold.
     fn next(&mut self) -> Option<(NodeId, u64)> {
-        if self.inside.len() == self.k {
+        if self.holders.len() == self.k {
             return None;
         }
-        let next = self.queue.pop_front()?;
-        self.inside.push(next);
+        let next = self.waiting.pop_front()?;
+        self.holders.push(next);
         Some(next)
     }
 
     fn knows(&self, node: NodeId) -> bool {
-        self.inside.iter().chain(&self.queue).any(|&(other, _)| other == node)
+        self.holders.iter().chain(&self.waiting).any(|&(other, _)| other == node)
     }
 
-    fn forget(&mut self, done: (NodeId, u64)) {
-        self.inside.retain(|&other| other != done);
-        self.queue.retain(|&other| other != done);
+    fn remove(&mut self, ended: (NodeId, u64)) {
+        self.holders.retain(|&other| other != ended);
+        self.waiting.retain(|&other| other != ended);
     }
 }
 
 impl<const NAMED: bool> Protocol for Coordinator<NAMED> {
     const NAME: &'static str = "coordinator";
-    type Message = Said;
+    type Message = CoordinatorMessage;
     type Timer = Never;
     type Durable = Never;
 
     fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
-        let desk = Desk { k: setup.k as usize, inside: Vec::new(), queue: VecDeque::new() };
+        let queue = Queue { k: setup.k as usize, holders: Vec::new(), waiting: VecDeque::new() };
         Self {
             me: setup.me,
             nodes: setup.nodes,
             phase: Phase::Idle,
             request: 0,
-            desk: (setup.me == DESK).then_some(desk),
+            queue: (setup.me == SERVER).then_some(queue),
         }
     }
 
@@ -135,10 +140,10 @@ impl<const NAMED: bool> Coordinator<NAMED> {
         }
         self.phase = Phase::Waiting;
         self.request += 1;
-        self.tell_desk(Said::Ask(self.request), out)
+        self.send_to_server(CoordinatorMessage::Request(self.request), out)
     }
 
-    /// The client comes out, or gives up.
+    /// The client releases, or withdraws.
     fn on_end(
         &mut self,
         phase: Phase,
@@ -149,20 +154,24 @@ impl<const NAMED: bool> Coordinator<NAMED> {
             return Err(Refusal::NoSuchRequest);
         }
         self.phase = Phase::Idle;
-        self.tell_desk(Said::Done(request), out)
+        self.send_to_server(CoordinatorMessage::Release(request), out)
     }
 
-    /// p0 needs no message to speak to itself.
-    fn tell_desk(&mut self, said: Said, out: &mut Outbox<Self>) -> Result<(), Refusal> {
-        if self.me == DESK {
-            return self.at_desk(self.me, said, out);
+    /// p0 handles its own requests without a message.
+    fn send_to_server(
+        &mut self,
+        message: CoordinatorMessage,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
+        if self.me == SERVER {
+            return self.serve(self.me, message, out);
         }
-        out.send(DESK, said);
+        out.send(SERVER, message);
         Ok(())
     }
 
-    fn on_enter(&mut self, request: u64, out: &mut Outbox<Self>) {
-        // It may come too late: the client has given up, and perhaps asked again since.
+    fn on_grant(&mut self, request: u64, out: &mut Outbox<Self>) {
+        // It may be late: the client has withdrawn, and perhaps requested again since.
         if self.phase == Phase::Waiting && (!NAMED || request == self.request) {
             self.phase = Phase::Holding;
             out.notify(Notice::Granted { grant: GrantId(self.request), slots: None, fence: None });
@@ -174,55 +183,64 @@ impl<const NAMED: bool> Coordinator<NAMED> {
     fn on_message(
         &mut self,
         from: NodeId,
-        said: Said,
+        message: CoordinatorMessage,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
         if from == self.me || from.0 >= self.nodes {
             return Err(Refusal::UnknownNode(from));
         }
-        match said {
-            Said::Enter(request) if from == DESK => {
-                self.on_enter(request, out);
+        match message {
+            CoordinatorMessage::Grant(request) if from == SERVER => {
+                self.on_grant(request, out);
                 Ok(())
             }
-            Said::Enter(_) => Err(Refusal::Malformed("only p0 lets in")),
-            Said::Ask(_) | Said::Done(_) => self.at_desk(from, said, out),
+            CoordinatorMessage::Grant(_) => Err(Refusal::Malformed("only p0 grants")),
+            CoordinatorMessage::Request(_) | CoordinatorMessage::Release(_) => {
+                self.serve(from, message, out)
+            }
         }
     }
 
-    fn at_desk(&mut self, from: NodeId, said: Said, out: &mut Outbox<Self>) -> Result<(), Refusal> {
-        let Some(desk) = &mut self.desk else { return Err(Refusal::Malformed("only p0 is asked")) };
-        match said {
-            Said::Ask(_) if desk.knows(from) => {
+    fn serve(
+        &mut self,
+        from: NodeId,
+        message: CoordinatorMessage,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
+        let Some(queue) = &mut self.queue else {
+            return Err(Refusal::Malformed("only p0 keeps a queue"));
+        };
+        match message {
+            CoordinatorMessage::Request(_) if queue.knows(from) => {
                 return Err(Refusal::Malformed("one request at a time"));
             }
-            Said::Ask(request) => desk.queue.push_back((from, request)),
-            Said::Done(request) => desk.forget((from, request)),
-            Said::Enter(_) => return Err(Refusal::Malformed("p0 is not let in by others")),
+            CoordinatorMessage::Request(request) => queue.waiting.push_back((from, request)),
+            CoordinatorMessage::Release(request) => queue.remove((from, request)),
+            CoordinatorMessage::Grant(_) => return Err(Refusal::Malformed("p0 needs no grant")),
         }
         let mut own = None;
-        while let Some((to, request)) = desk.next() {
+        while let Some((to, request)) = queue.next() {
             match to {
-                DESK => own = Some(request),
-                _ => out.send(to, Said::Enter(request)),
+                SERVER => own = Some(request),
+                _ => out.send(to, CoordinatorMessage::Grant(request)),
             }
         }
         if let Some(request) = own {
-            self.on_enter(request, out);
+            self.on_grant(request, out);
         }
         Ok(())
     }
 }
 
-/// Every schedule of three processes that share one unit: each asks twice, and one request may be
-/// withdrawn.
+/// Every schedule of three processes that share one slot: each requests twice, and one request may
+/// be withdrawn.
 pub(crate) fn explored<const NAMED: bool>() -> Outcome {
     let bounds = Bounds { withdrawals: 1, ..Bounds::new(2) };
     explore::<Coordinator<NAMED>>(Setup::new(3, 1), bounds, Limits::default(), SearchOrder::Breadth)
 }
 
-/// Sixteen processes share three units; the first `requesters` ask, again and again, for 1000 time
-/// units.
+/// Sixteen processes share three slots; the first `requesters` request, again and again, for 1000
+/// time units.
 pub(crate) fn simulated(requesters: u32) -> Report {
     let mut config = Config::new(16, 3);
     config.load.requesters = requesters;
@@ -230,43 +248,43 @@ pub(crate) fn simulated(requesters: u32) -> Report {
         .expect("a setting that can run")
 }
 
-/// What both drivers say, as it stands in the book.
-pub(crate) fn story() -> String {
+/// The results of both drivers, as the book prints them.
+pub(crate) fn results() -> String {
     let mut text = String::new();
     for (how, outcome) in
-        [("without numbers", explored::<false>()), ("with numbers", explored::<true>())]
+        [("any grant accepted", explored::<false>()), ("grants named", explored::<true>())]
     {
         let verdict = match (outcome.is_wrong(), outcome.complete) {
             (true, _) => "wrong",
-            (false, true) => "right in every schedule",
-            (false, false) => "right so far",
+            (false, true) => "correct in every schedule",
+            (false, false) => "correct so far",
         };
         writeln!(text, "explored, {how}: {} states, {verdict}", outcome.unique)
-            .expect("a string takes it");
+            .expect("writing to a string");
         for finding in outcome.properties.iter().filter(|finding| !finding.holds) {
             let Some(schedule) = &finding.counterexample else { continue };
-            writeln!(text, "  violated: {}", finding.name).expect("a string takes it");
-            for told in schedule {
-                writeln!(text, "    {}", told.step).expect("a string takes it");
+            writeln!(text, "  violated: {}", finding.name).expect("writing to a string");
+            for step in schedule {
+                writeln!(text, "    {}", step.step).expect("writing to a string");
             }
         }
     }
     for (load, requesters) in [("low", 3), ("high", 16)] {
         let report = simulated(requesters);
-        let per_grant = report.messages_per_grant.expect("somebody entered");
-        let obtaining = report.obtaining.mean.expect("somebody entered");
+        let per_grant = report.messages_per_grant.expect("there are grants");
+        let obtaining = report.obtaining.mean.expect("there are grants");
         let wrong = report.violations.len();
         writeln!(
             text,
-            "simulated, {load} load: {} grants, {per_grant:.2} messages a grant, obtaining {obtaining:.2}, {wrong} violations, {} unanswered",
+            "simulated, {load} load: {} grants, {per_grant:.2} messages per grant, obtaining time {obtaining:.2}, {wrong} violations, {} unanswered",
             report.grants, report.unanswered
         )
-        .expect("a string takes it");
+        .expect("writing to a string");
     }
     text
 }
 
 #[allow(dead_code)] // The test of the book has this file as a module.
 fn main() {
-    print!("{}", story());
+    print!("{}", results());
 }

@@ -7,7 +7,7 @@ mod coordinator;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use coordinator::{Coordinator, Said, explored, simulated, story};
+use coordinator::{Coordinator, CoordinatorMessage, explored, results, simulated};
 use kgate_core::{Input, NodeId, Outbox, Protocol, Refusal, Setup, Time};
 
 /// The chapter shows the whole protocol, as it stands in the file: its blocks follow each other
@@ -29,7 +29,7 @@ fn the_chapter_shows_the_example() {
         rest = &rest[at + block.len()..];
     }
     assert!(
-        rest.trim_start().starts_with("/// What both drivers say"),
+        rest.trim_start().starts_with("/// The results of both drivers"),
         "the chapter leaves this out:\n{rest}"
     );
 }
@@ -38,7 +38,7 @@ fn the_chapter_shows_the_example() {
 #[test]
 fn the_chapter_tells_what_comes_out() {
     let chapter = read("docs/book/src/own-protocol.md");
-    assert_eq!(blocks_of(&chapter, "text"), [story()]);
+    assert_eq!(blocks_of(&chapter, "text"), [results()]);
 }
 
 /// Every schedule is right if an answer names its request, and the explorer finds the planted bug
@@ -63,12 +63,12 @@ fn the_simulator_counts_three_messages() {
     }
 }
 
-/// Junk is refused and changes nothing: strangers, answers of who is not asked, questions to who
-/// keeps no queue, a second request.
+/// Malformed messages are refused and change nothing: an unknown sender, a grant from a process
+/// other than p0, a request to one, a second request.
 #[test]
-fn junk_is_refused() {
+fn malformed_messages_are_refused() {
     let mut out = Outbox::new();
-    let [mut desk, mut other] = [0, 1].map(|me| {
+    let [mut server, mut other] = [0, 1].map(|me| {
         Coordinator::<true>::start(&Setup { me: NodeId(me), ..Setup::new(3, 1) }, None, &mut out)
     });
     let mut deliver = |to: &mut Coordinator<true>, from, message| {
@@ -78,13 +78,25 @@ fn junk_is_refused() {
         while out.pop().is_some() {}
         taken
     };
-    assert_eq!(deliver(&mut desk, 9, Said::Ask(1)), Err(Refusal::UnknownNode(NodeId(9))));
-    assert_eq!(deliver(&mut desk, 0, Said::Ask(1)), Err(Refusal::UnknownNode(NodeId(0))));
-    assert_eq!(deliver(&mut other, 2, Said::Enter(1)), Err(Refusal::Malformed("only p0 lets in")));
-    assert_eq!(deliver(&mut other, 2, Said::Ask(1)), Err(Refusal::Malformed("only p0 is asked")));
-    assert_eq!(deliver(&mut desk, 1, Said::Ask(1)), Ok(()));
     assert_eq!(
-        deliver(&mut desk, 1, Said::Ask(2)),
+        deliver(&mut server, 9, CoordinatorMessage::Request(1)),
+        Err(Refusal::UnknownNode(NodeId(9)))
+    );
+    assert_eq!(
+        deliver(&mut server, 0, CoordinatorMessage::Request(1)),
+        Err(Refusal::UnknownNode(NodeId(0)))
+    );
+    assert_eq!(
+        deliver(&mut other, 2, CoordinatorMessage::Grant(1)),
+        Err(Refusal::Malformed("only p0 grants"))
+    );
+    assert_eq!(
+        deliver(&mut other, 2, CoordinatorMessage::Request(1)),
+        Err(Refusal::Malformed("only p0 keeps a queue"))
+    );
+    assert_eq!(deliver(&mut server, 1, CoordinatorMessage::Request(1)), Ok(()));
+    assert_eq!(
+        deliver(&mut server, 1, CoordinatorMessage::Request(2)),
         Err(Refusal::Malformed("one request at a time"))
     );
 }
