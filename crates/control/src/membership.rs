@@ -1,5 +1,5 @@
-//! The members, their incarnations, and the suspicions: the part of the replicated state that leases
-//! depend on.
+//! The members, their incarnations, and the suspicions: the part of the replicated state that
+//! leases depend on.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct StoreId(pub u64);
 
-/// The terms of a node's lease. They are fixed for an incarnation when it is added, so that they can
-/// be changed one node at a time.
+/// The terms of a node's lease. They are fixed for an incarnation when it is added, so that they
+/// can be changed one node at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseTerms {
     /// L: how long an answer counts, from the sending of its ping.
@@ -72,7 +72,8 @@ pub enum EvictionError {
     NotMember(NodeId),
     /// The incarnation was cleared of that suspicion, or is suspected by another entry.
     #[error(
-        "{node} is not suspected by entry {at}, or not any more: the wait must begin anew with its present suspicion"
+        "{node} is not suspected by entry {at}, or not any more: the wait must begin anew with \
+        its present suspicion"
     )]
     OtherSuspicion {
         /// The node.
@@ -82,7 +83,8 @@ pub enum EvictionError {
     },
     /// The voters in force are not those whose promises were counted.
     #[error(
-        "the voters of entry {counted} promised, but those of entry {in_force} are in force: their promises must be collected"
+        "the voters of entry {counted} promised, but those of entry {in_force} are in force: \
+        their promises must be collected"
     )]
     OtherVoters {
         /// The entry of the voters whose promises were counted.
@@ -147,8 +149,8 @@ impl Membership {
 
     /// Whether an eviction has effect (E4). It has effect only if it names exactly the suspicion in
     /// force and exactly the voters in force, and the whole W of that incarnation was waited. The
-    /// first condition guards against a suspicion that was cleared and came again, the second against
-    /// voters that never promised.
+    /// first condition guards against a suspicion that was cleared and came again, the second
+    /// against voters that never promised.
     pub fn may_evict(&self, eviction: Eviction, voters_in_force: u64) -> Result<(), EvictionError> {
         let Eviction { node, incarnation, at, voters_at, waited } = eviction;
         let member = self.incarnation(node, incarnation).ok_or(EvictionError::NotMember(node))?;
@@ -211,14 +213,13 @@ mod tests {
         assert_eq!(TERMS.wait(), Span(4_130_808_081));
     }
 
-    /// E4: exactly that suspicion, exactly those voters, and at least W. Anything else has no effect
-    /// and says why.
+    /// E4: exactly that suspicion, exactly those voters, and at least W. Anything else has no
+    /// effect and says why.
     #[test]
     fn an_eviction_is_compare_and_set() {
         let (node, incarnation) = (NodeId(3), Incarnation(1));
         let mut membership = Membership::default();
-        let right =
-            Eviction { node, incarnation: incarnation, at: 7, voters_at: 2, waited: TERMS.wait() };
+        let right = Eviction { node, incarnation, at: 7, voters_at: 2, waited: TERMS.wait() };
         assert_eq!(membership.may_evict(right, 2), Err(EvictionError::NotMember(node)));
         membership.apply(MembershipChange::Added(node, incarnation, TERMS));
         assert_eq!(

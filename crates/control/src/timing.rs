@@ -95,8 +95,8 @@ impl Timing {
         less(self.lease, self.used())
     }
 
-    /// The time from the crash of a holder's node until its slots are granted again: W, the way of a
-    /// promise, two commits and a request. Suspicion and an election run within W.
+    /// The time from the crash of a holder's node until its slots are granted again: W, the way of
+    /// a promise, two commits and a request. Suspicion and an election run within W.
     pub fn failover(&self) -> Span {
         self.wait() + self.round_trip.times(4)
     }
@@ -161,7 +161,8 @@ pub enum BadTiming {
     Zero(&'static str),
     /// The clock error is above the bound.
     #[error(
-        "clock_error {given} ppm is above {CLOCK_ERROR_MAX} ppm (20 %): use a more accurate clock; 10000 ppm (1 %) suits Linux"
+        "clock_error {given} ppm is above {CLOCK_ERROR_MAX} ppm (20 %): use a more accurate \
+        clock; 10000 ppm (1 %) suits Linux"
     )]
     ClockError {
         /// The clock error in the configuration.
@@ -169,9 +170,11 @@ pub enum BadTiming {
     },
     /// G + K + I_n + I_s + 2R + 2 I_s <= L does not hold.
     #[error(
-        "the lease is too short: grace {} + kill {} + node_ping {} + 3 session_ping {} + 2 round_trip {} = {} is above lease {}: \
+        "the lease is too short: grace {} + kill {} + node_ping {} + 3 session_ping {} + 2 \
+        round_trip {} = {} is above lease {}: \
          raise lease to {} or more{}",
-        Shown(*grace), Shown(*kill), Shown(*node_ping), Shown(*session_ping), Shown(*round_trip), Shown(*sum), Shown(*lease), Shown(*sum),
+        Shown(*grace), Shown(*kill), Shown(*node_ping), Shown(*session_ping), Shown(*round_trip),
+        Shown(*sum), Shown(*lease), Shown(*sum),
         or_less_grace(*grace_max)
     )]
     Chain {
@@ -194,7 +197,8 @@ pub enum BadTiming {
     },
     /// Q < W does not hold.
     #[error(
-        "suspect_after {} is not below W = {}, the wait before an eviction: lower suspect_after, to a third of the lease for example",
+        "suspect_after {} is not below W = {}, the wait before an eviction: lower suspect_after, \
+        to a third of the lease for example",
         Shown(*suspect_after), Shown(*wait)
     )]
     SuspectsLate {
@@ -205,7 +209,8 @@ pub enum BadTiming {
     },
     /// Q >= 2 I_n + R does not hold.
     #[error(
-        "suspect_after {} is below 2 node_ping + round_trip = {}: one lost ping would make a healthy node suspected; raise suspect_after",
+        "suspect_after {} is below 2 node_ping + round_trip = {}: one lost ping would make a \
+        healthy node suspected; raise suspect_after",
         Shown(*suspect_after), Shown(*least)
     )]
     SuspectsSoon {
@@ -309,7 +314,8 @@ impl fmt::Display for Timing {
 mod tests {
     use super::*;
 
-    /// docs/internals/leases.md section 1: W, the chain, the bounds on a fail-over, of both presets.
+    /// docs/internals/leases.md section 1: W, the chain, the bounds on a fail-over, of both
+    /// presets.
     #[test]
     fn the_presets() {
         let (slow, fast) = (Timing::DEFAULT, Timing::FAST);
@@ -329,7 +335,8 @@ mod tests {
         let slow = Timing::DEFAULT;
         assert_eq!(
             error(Timing { grace: ms(1400), ..slow }),
-            "the lease is too short: grace 1.4 s + kill 250 ms + node_ping 500 ms + 3 session_ping 500 ms + 2 round_trip 200 ms = 4.05 s \
+            "the lease is too short: grace 1.4 s + kill 250 ms + node_ping 500 ms + 3 \
+            session_ping 500 ms + 2 round_trip 200 ms = 4.05 s \
              is above lease 4 s: raise lease to 4.05 s or more, or lower grace to 1.35 s or less"
         );
         assert!(Timing { grace: slow.grace_max() + Span(1), ..slow }.check().is_err());

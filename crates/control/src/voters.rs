@@ -31,16 +31,16 @@ impl Voters {
         self.sets.iter().flatten().copied().collect()
     }
 
-    /// Whether the nodes for which `yes` holds are a majority of each set. Without voters there is no
-    /// quorum.
+    /// Whether the nodes for which `yes` holds are a majority of each set. Without voters there is
+    /// no quorum.
     pub fn is_quorum(&self, yes: impl Fn(NodeId) -> bool) -> bool {
         let majority =
             |set: &BTreeSet<NodeId>| 2 * set.iter().filter(|node| yes(**node)).count() > set.len();
         !self.sets.is_empty() && self.sets.iter().all(majority)
     }
 
-    /// The greatest value that a quorum reaches: the nodes with at least that value are a majority of
-    /// each set. None if too few nodes have a value.
+    /// The greatest value that a quorum reaches: the nodes with at least that value are a majority
+    /// of each set. None if too few nodes have a value.
     pub fn reached<T: Ord + Copy>(&self, value: impl Fn(NodeId) -> Option<T>) -> Option<T> {
         let of_set = |set: &BTreeSet<NodeId>| {
             let mut values: Vec<T> = set.iter().filter_map(|node| value(*node)).collect();
@@ -50,8 +50,8 @@ impl Voters {
         self.sets.iter().map(of_set).min().flatten()
     }
 
-    /// Whether a cluster can have so many voters: at most two sets of a few each. A message with more
-    /// is malformed.
+    /// Whether a cluster can have so many voters: at most two sets of a few each. A message with
+    /// more is malformed.
     pub fn is_plausible(&self) -> bool {
         self.sets.len() <= 2 && self.sets.iter().all(|set| set.len() <= PLAUSIBLE_MAX)
     }

@@ -1,12 +1,12 @@
 //! An exhaustive model of the leases and evictions of three nodes: in every order of events, a node
 //! has no lease once any node has applied its eviction.
 //!
-//! Time is abstract. A voter's share in p's lease lapses at some moment. "v is ripe" holds only when
-//! every share that v gave has lapsed, and "W has passed since e applied its voters" only when every
-//! share that was given before has lapsed. Everything else interleaves freely: the log reaches each
-//! node late and is applied late, proposals and answers are late. The shipped code, put into each
-//! situation, takes every decision: which voters answer p, whether p's shares are a lease, which
-//! node evicts, and whether the log applies the eviction.
+//! Time is abstract. A voter's share in p's lease lapses at some moment. "v is ripe" holds only
+//! when every share that v gave has lapsed, and "W has passed since e applied its voters" only when
+//! every share that was given before has lapsed. Everything else interleaves freely: the log
+//! reaches each node late and is applied late, proposals and answers are late. The shipped code,
+//! put into each situation, takes every decision: which voters answer p, whether p's shares are a
+//! lease, which node evicts, and whether the log applies the eviction.
 
 #[path = "lease_model/decide.rs"]
 mod decide;

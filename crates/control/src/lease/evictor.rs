@@ -126,8 +126,8 @@ fn suspect<'a>(context: &'a Context, node: NodeId, case: &Case) -> Option<&'a Me
 }
 
 /// E3: when a quorum of the newest voters is ripe, and W has also passed since this node applied
-/// them. (A promise that a node gave before it was a voter proves nothing while the old voters could
-/// still answer.) None: waiting alone is not enough.
+/// them. (A promise that a node gave before it was a voter proves nothing while the old voters
+/// could still answer.) None: waiting alone is not enough.
 fn ripe_at(context: &Context, node: NodeId, case: &Case) -> Option<Time> {
     let wait = suspect(context, node, case)?.terms.wait();
     let (newest, voters) = (context.newest_voters(), &context.voters);

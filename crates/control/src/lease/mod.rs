@@ -271,7 +271,8 @@ impl Leases {
         }
     }
 
-    /// R2: the earlier incarnation of this node is suspected, once the log shows that it is a member.
+    /// R2: the earlier incarnation of this node is suspected, once the log shows that it is a
+    /// member.
     fn suspect_predecessor(&mut self, now: Time) -> Option<Proposal> {
         let (node, (incarnation, retry)) = (self.context.me, self.predecessor.as_mut()?);
         let due = self.context.membership.is_trusted(node, *incarnation) && retry.take(now);
@@ -350,8 +351,8 @@ impl Leases {
         now < self.end()
     }
 
-    /// Whether a new permit may be granted (N5, N6). Valid only for this instant of the lease clock:
-    /// every grant must ask anew.
+    /// Whether a new permit may be granted (N5, N6). Valid only for this instant of the lease
+    /// clock: every grant must ask anew.
     pub fn may_grant(&self, now: Time) -> bool {
         let trusted = self.context.membership.is_trusted(self.context.me, self.context.incarnation);
         trusted

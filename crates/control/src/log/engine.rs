@@ -171,7 +171,8 @@ impl Engine {
         if !is_for_us && is_raft && self.shared.set_store_mismatch() {
             tracing::error!(
                 peer = from.0,
-                "{from} knows {0} with another store: this one is new, foreign or a copy, and must not vote; \
+                "{from} knows {0} with another store: this one is new, foreign or a copy, and \
+                must not vote; \
                  remove {0} and add it anew",
                 self.me
             );

@@ -154,7 +154,8 @@ pub enum StoreError {
     Decode(postcard::Error),
     /// The file has another format.
     #[error(
-        "its format is version {found}, this kgate reads version {supported}: use the kgate that wrote it"
+        "its format is version {found}, this kgate reads version {supported}: use the kgate that \
+        wrote it"
     )]
     Format {
         /// The version of the file.
@@ -164,7 +165,8 @@ pub enum StoreError {
     },
     /// The store belongs to another node (rule R4).
     #[error(
-        "it is the store of {owner}, not of {node}: a copied or foreign store must not be used (rule R4)"
+        "it is the store of {owner}, not of {node}: a copied or foreign store must not be used \
+        (rule R4)"
     )]
     OtherNode {
         /// The node that it belongs to.

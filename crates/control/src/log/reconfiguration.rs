@@ -29,12 +29,14 @@ const LAG_MAX: u64 = 64;
 pub enum VoterWarning {
     /// Both of two voters are needed.
     #[error(
-        "2 voters: both are needed, so the failure of either stops everything; use 1, or add a third as a witness"
+        "2 voters: both are needed, so the failure of either stops everything; use 1, or add a \
+        third as a witness"
     )]
     Two,
     /// An even number of voters tolerates no more failures than one voter less.
     #[error(
-        "an even number of voters, {0}, tolerates no more failures than one voter less: use an odd number"
+        "an even number of voters, {0}, tolerates no more failures than one voter less: use an \
+        odd number"
     )]
     Even(usize),
 }

@@ -113,8 +113,8 @@ mod tests {
 
     use super::*;
 
-    /// N4: the newest voters of the log are visible as soon as their entry is appended. They go when
-    /// the entry is truncated, and stay when it is applied. Learners change nothing.
+    /// N4: the newest voters of the log are visible as soon as their entry is appended. They go
+    /// when the entry is truncated, and stay when it is applied. Learners change nothing.
     #[test]
     fn appended_and_truncated() {
         let membership = |voters: std::ops::Range<u32>, nodes: std::ops::Range<u32>| {

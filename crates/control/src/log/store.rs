@@ -192,7 +192,8 @@ impl Store {
         Ok(bytes.map(|bytes| (meta, bytes)))
     }
 
-    /// Stores a snapshot, unless a later one is stored. One that was received also counts as applied.
+    /// Stores a snapshot, unless a later one is stored. One that was received also counts as
+    /// applied.
     pub(super) async fn put_snapshot(
         &self,
         meta: SnapshotMeta,

@@ -32,7 +32,8 @@ impl LogTiming {
         let stretch = wanted.div_ceil(self.election_min.0.max(1)).max(1);
         if stretch > 1 {
             tracing::warn!(
-                "a write takes {} ms on this disk: heartbeats and elections of the log take {stretch} times as long as on a fast one",
+                "a write takes {} ms on this disk: heartbeats and elections of the log take \
+                {stretch} times as long as on a fast one",
                 write.0 / MILLISECOND
             );
         }

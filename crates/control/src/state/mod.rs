@@ -159,10 +159,18 @@ impl State {
             }
             Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author } => {
                 let (id, created, version) = (GateId(0), index, index);
-                #[rustfmt::skip]
-                let gate =
-                    Gate { id, name, k, protocol, lanes, policy, weight_max, author, created, version };
-                self.create_gate(gate)
+                self.create_gate(Gate {
+                    id,
+                    name,
+                    k,
+                    protocol,
+                    lanes,
+                    policy,
+                    weight_max,
+                    author,
+                    created,
+                    version,
+                })
             }
             Command::SetGate { name, k, policy, version, author } => {
                 self.set_gate(index, &name, GateChange { k, policy, version, author })

@@ -47,8 +47,8 @@ impl State {
     }
 
     /// Whether the slots exist, are free, and were never held under this fence or a later one: a
-    /// proposal that arrives a second time, after its permit was released, must not bring the permit
-    /// back.
+    /// proposal that arrives a second time, after its permit was released, must not bring the
+    /// permit back.
     fn check_slots(&self, permit: &DurablePermit) -> Result<(), Rejected> {
         let Some(gate) = self.cluster_state.gates.get(&permit.gate) else {
             return Err(Rejected::GateDeleted(permit.gate));

@@ -23,7 +23,8 @@ pub enum Rejected {
     NotBootstrapped,
     /// The cluster was bootstrapped under another name or with other nodes.
     #[error(
-        "the cluster `{name}` was bootstrapped with {}, but this node is configured for `{wanted_name}` with {}: \
+        "the cluster `{name}` was bootstrapped with {}, but this node is configured for \
+        `{wanted_name}` with {}: \
          make the configurations the same",
         NodeList(initial_members),
         NodeList(wanted_members)
@@ -66,7 +67,8 @@ pub enum Rejected {
     },
     /// The number was given to a node before. Numbers are never used again (rule R4).
     #[error(
-        "{node} is or was the number of another node, and numbers are never used again: {next} is free"
+        "{node} is or was the number of another node, and numbers are never used again: {next} \
+        is free"
     )]
     NumberTaken {
         /// The number.
@@ -76,7 +78,8 @@ pub enum Rejected {
     },
     /// The node is known with another store (rule R4).
     #[error(
-        "{0} is known with another store: this one is new, foreign or a copy, and has forgotten what was promised; \
+        "{0} is known with another store: this one is new, foreign or a copy, and has forgotten \
+        what was promised; \
          remove {0} and add it anew"
     )]
     StoreMismatch(NodeId),
@@ -102,7 +105,8 @@ pub enum Rejected {
     },
     /// A later incarnation, or the same one, was a member before.
     #[error(
-        "{node} was a member as incarnation {}, which is gone for good: incarnation {} is not a later one",
+        "{node} was a member as incarnation {}, which is gone for good: incarnation {} is not a \
+        later one",
         .last.0, .given.0
     )]
     StaleIncarnation {
@@ -171,7 +175,8 @@ pub enum Rejected {
     },
     /// The gate exists with another protocol or another number of lanes.
     #[error(
-        "gate {gate} uses protocol {protocol} with {lanes} lanes since it was created, which cannot be changed to \
+        "gate {gate} uses protocol {protocol} with {lanes} lanes since it was created, which \
+        cannot be changed to \
          {wanted_protocol} with {wanted_lanes}: delete it and create it anew, or use another name"
     )]
     ProtocolConflict {
@@ -253,7 +258,8 @@ pub enum Invalid {
     },
     /// Not the name of a gate.
     #[error(
-        "the name of a gate must have 1 to {} letters, digits, dots, dashes, underscores or slashes: not `{}`",
+        "the name of a gate must have 1 to {} letters, digits, dots, dashes, underscores or \
+        slashes: not `{}`",
         bounds::TEXT, .0.escape_debug()
     )]
     GateName(String),
@@ -348,7 +354,8 @@ pub enum Limit {
     Permits,
     /// The log remembers the fences of too many slots.
     #[error(
-        "durable permits have used {} slots, the maximum: gates with durable permits need fewer slots",
+        "durable permits have used {} slots, the maximum: gates with durable permits need fewer \
+        slots",
         bounds::FENCES
     )]
     Fences,

@@ -221,8 +221,8 @@ fn learners_do_not_change_voters() {
     assert_eq!(log.state.cluster_state().learners.len(), 1);
 }
 
-/// The first k wins; another proposer gets both values and authors, and the same k is no conflict. A
-/// gate that is created again has a new number and a later version.
+/// The first k wins; another proposer gets both values and authors, and the same k is no conflict.
+/// A gate that is created again has a new number and a later version.
 #[test]
 fn the_first_k_wins() {
     let mut log = TestLog::bootstrapped();
@@ -255,8 +255,8 @@ fn the_first_k_wins() {
     assert!(later > gate && made > drained);
 }
 
-/// A durable permit is rejected if its proposer is not a member, a slot is held already, or a slot is
-/// beyond k. It is freed with its secret, or when it expires without a renewal.
+/// A durable permit is rejected if its proposer is not a member, a slot is held already, or a slot
+/// is beyond k. It is freed with its secret, or when it expires without a renewal.
 #[test]
 fn durable_permits() {
     let mut log = TestLog::bootstrapped();
@@ -320,8 +320,8 @@ fn remembered_fences_are_bounded() {
     assert_eq!(refused, Err(Rejected::LimitReached(Limit::Fences)));
 }
 
-/// A proposal that arrives a second time does not bring a released permit back; and a holder has one
-/// permit, however many nodes it asked.
+/// A proposal that arrives a second time does not bring a released permit back; and a holder has
+/// one permit, however many nodes it asked.
 #[test]
 fn a_permit_is_held_once() {
     let mut log = TestLog::bootstrapped();
@@ -372,53 +372,82 @@ fn views() {
     assert_eq!(view(&log, "a"), at, "a suspicion changes no member");
 }
 
-fn any_command() -> impl Strategy<Value = Command> {
-    let (node, incarnation, small) = (0..4_u32, 1..4_u32, 0..5_u32);
-    let name = prop::sample::select(vec!["a", "b"]);
+fn any_member_command() -> impl Strategy<Value = Command> {
+    let (node, incarnation) = ((0..4_u32).prop_map(NodeId), (1..4_u32).prop_map(Incarnation));
+    let member = (node.clone(), incarnation);
+    let suspicion = (member.clone(), 1..60_u64);
     prop_oneof![
-        4 => (node.clone(), incarnation.clone(), 0..3_u64).prop_map(|(node, incarnation, start)| add(node, incarnation, start)),
-        1 => (node.clone(), incarnation.clone()).prop_map(|(node, incarnation)| suspect(node, incarnation)),
-        1 => (node.clone(), incarnation.clone())
-            .prop_map(|(node, incarnation)| Command::Leave { node: NodeId(node), incarnation: Incarnation(incarnation) }),
-        1 => (node.clone(), incarnation.clone(), 1..60_u64).prop_map(|(node, incarnation, at)| Command::Unsuspect {
-            node: NodeId(node),
-            incarnation: Incarnation(incarnation),
-            at
+        4 => (member.clone(), 0..3_u64)
+            .prop_map(|((node, incarnation), start)| add(node.0, incarnation.0, start)),
+        1 => member.clone().prop_map(|(node, incarnation)| suspect(node.0, incarnation.0)),
+        1 => member.clone().prop_map(|(node, incarnation)| Command::Leave { node, incarnation }),
+        1 => suspicion.clone().prop_map(|((node, incarnation), at)| {
+            Command::Unsuspect { node, incarnation, at }
         }),
-        1 => (node.clone(), incarnation.clone(), 1..60_u64).prop_map(|(node, incarnation, at)| evict(
-            node,
-            incarnation,
-            at,
-            0,
-            TERMS.wait()
-        )),
-        1 => (node.clone(), incarnation.clone(), any::<bool>()).prop_map(|(node, incarnation, for_good)| Command::ForceEvict {
-            node: NodeId(node),
-            incarnation: Incarnation(incarnation),
-            author: "op".to_owned(),
-            for_good
+        1 => suspicion.prop_map(|((node, incarnation), at)| {
+            evict(node.0, incarnation.0, at, 0, TERMS.wait())
         }),
-        1 => node.clone().prop_map(|node| Command::RemoveNode { node: NodeId(node) }),
-        1 => (node.clone(), 0..6_u64).prop_map(|(node, store)| Command::RegisterNode {
+        1 => (member, any::<bool>()).prop_map(|((node, incarnation), for_good)| {
+            Command::ForceEvict { node, incarnation, author: "op".to_owned(), for_good }
+        }),
+        1 => node.clone().prop_map(|node| Command::RemoveNode { node }),
+        1 => (node, 0..6_u64).prop_map(|(node, store)| Command::RegisterNode {
             node: None,
-            name: format!("n{node}"),
+            name: format!("n{}", node.0),
             address: "x".to_owned(),
-            store: (store > 0).then_some(StoreId(store))
+            store: (store > 0).then_some(StoreId(store)),
         }),
-        1 => (name.clone(), small.clone()).prop_map(|(name, k)| create(name, k, "ann")),
-        1 => (name.clone(), small.clone()).prop_map(|(name, k)| set(name, k)),
-        1 => (name, 1..60_u64).prop_map(|(name, version)| Command::DeleteGate { name: name.to_owned(), version }),
-        4 => (1..3_u32, prop::collection::vec(small, 1..3), 0..40_u128, (node, incarnation))
-            .prop_map(|(gate, slots, fence, by)| hold(gate, &slots, fence, by)),
-        1 => (1..60_u64)
-            .prop_map(|permit| Command::ReleasePermit { permit: PermitId(permit), secret: [7; 32], renewals: None }),
-        1 => (1..60_u64, 0..2_u64)
-            .prop_map(|(permit, renewals)| Command::ExpirePermit { permit: PermitId(permit), renewals }),
     ]
 }
 
+fn any_gate_command() -> impl Strategy<Value = Command> {
+    let (name, small) = (prop::sample::select(vec!["a", "b"]), 0..5_u32);
+    let slots = prop::collection::vec(small.clone(), 1..3);
+    let permit = (1..60_u64).prop_map(PermitId);
+    prop_oneof![
+        1 => (name.clone(), small.clone()).prop_map(|(name, k)| create(name, k, "ann")),
+        1 => (name.clone(), small).prop_map(|(name, k)| set(name, k)),
+        1 => (name, 1..60_u64).prop_map(|(name, version)| {
+            Command::DeleteGate { name: name.to_owned(), version }
+        }),
+        4 => (1..3_u32, slots, 0..40_u128, (0..4_u32, 1..4_u32))
+            .prop_map(|(gate, slots, fence, by)| hold(gate, &slots, fence, by)),
+        1 => permit.clone().prop_map(|permit| {
+            Command::ReleasePermit { permit, secret: [7; 32], renewals: None }
+        }),
+        1 => (permit, 0..2_u64)
+            .prop_map(|(permit, renewals)| Command::ExpirePermit { permit, renewals }),
+    ]
+}
+
+fn any_command() -> impl Strategy<Value = Command> {
+    prop_oneof![11 => any_member_command(), 9 => any_gate_command()]
+}
+
+/// What must hold of a state after any entry.
+fn check_invariants(state: &ClusterState, index: u64, stores: &mut BTreeMap<NodeId, StoreId>) {
+    for (node, entry) in &state.directory {
+        if let Some(store) = entry.store {
+            assert_eq!(*stores.entry(*node).or_insert(store), store, "a number has one store");
+        }
+    }
+    for gate in state.gates.keys() {
+        let permits = state.permits.values().filter(|permit| permit.gate == *gate);
+        let held = permits.map(|permit| permit.slots.len()).sum::<usize>();
+        assert_eq!(held, state.held_slots(*gate).len(), "a slot is held once");
+    }
+    assert!(state.permits.values().all(|permit| state.gates.contains_key(&permit.gate)));
+    let versions = |gate: &Gate| gate.created <= gate.version && gate.version <= index;
+    assert!(state.gates.values().all(versions));
+    assert!(state.view <= index && state.applied == index);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// In any order of commands: the incarnations of a node grow and never overlap, held slots are
     /// disjoint, versions and views are indices of applied entries, and a rejected command changes
@@ -435,18 +464,20 @@ proptest! {
             if step == cut {
                 away = log.state.cluster_state().clone();
             }
-            let before = log.state.clone();
+            let mut before = log.state.clone();
             log.index += 1;
             let (answer, changes) = log.state.apply(log.index, command);
             if answer.is_err() {
-                let mut same = before;
-                same.apply_blank(log.index);
-                prop_assert_eq!(&same, &log.state);
+                before.apply_blank(log.index);
+                prop_assert_eq!(&before, &log.state);
             }
             for change in &changes {
-                if let Change::Membership { at, change: crate::membership::MembershipChange::Added(node, incarnation, _) } = change {
+                if let Change::Membership { at, change: MembershipChange::Added(node, new, _) } =
+                    change
+                {
                     prop_assert_eq!(*at, log.index);
-                    prop_assert!(incarnations.insert(*node, *incarnation).is_none_or(|last| last < *incarnation));
+                    let last = incarnations.insert(*node, *new);
+                    prop_assert!(last.is_none_or(|last| last < *new));
                     prop_assert!(known.membership.get(*node).is_none(), "two incarnations at once");
                 }
                 follow(&mut known, change);
@@ -455,18 +486,7 @@ proptest! {
             prop_assert_eq!(&known.membership, &cluster_state.membership);
             prop_assert_eq!(&known.gates, &cluster_state.gates);
             prop_assert_eq!(&known.permits, &cluster_state.permits);
-            for (node, entry) in &cluster_state.directory {
-                if let Some(store) = entry.store {
-                    prop_assert_eq!(*stores.entry(*node).or_insert(store), store, "a number has one store");
-                }
-            }
-            for gate in cluster_state.gates.keys() {
-                let held: Vec<u32> = cluster_state.permits.values().filter(|it| it.gate == *gate).flat_map(|it| it.slots.clone()).collect();
-                prop_assert_eq!(held.len(), cluster_state.held_slots(*gate).len(), "a slot is held once");
-            }
-            prop_assert!(cluster_state.permits.values().all(|it| cluster_state.gates.contains_key(&it.gate)));
-            prop_assert!(cluster_state.gates.values().all(|it| it.created <= it.version && it.version <= log.index));
-            prop_assert!(cluster_state.view <= log.index && cluster_state.applied == log.index);
+            check_invariants(cluster_state, log.index, &mut stores);
         }
         for change in log.state.changes_since(&away) {
             follow(&mut away, &change);
@@ -499,8 +519,8 @@ fn follow(known: &mut ClusterState, change: &Change) {
     }
 }
 
-/// E5, E6: an incarnation that an operator has evicted cannot clear itself, and its eviction waits as
-/// long as any other. A later incarnation may be added, unless the eviction is for good.
+/// E5, E6: an incarnation that an operator has evicted cannot clear itself, and its eviction waits
+/// as long as any other. A later incarnation may be added, unless the eviction is for good.
 #[test]
 fn a_forced_eviction_waits_and_is_not_cleared() {
     let mut log = TestLog::bootstrapped();

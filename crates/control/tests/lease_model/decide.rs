@@ -100,7 +100,13 @@ fn decide_share(model: &LeaseModel, state: &State, node: usize) -> Option<u64> {
             voter.voters_applied(NOW, long_ago.clone());
             voter.voters_appended(NOW, long_ago);
         }
-        _ => {}
+        Some(
+            Mutation::EvictBlindly
+            | Mutation::SelfAnswer
+            | Mutation::OtherVotersEvict
+            | Mutation::WaitBeforeVoters,
+        )
+        | None => {}
     }
     if node_id(node) == P {
         // A voter answers itself by the same rules.
@@ -130,8 +136,8 @@ pub(crate) fn is_lease(model: &LeaseModel, state: &State) -> bool {
 
 fn decide_lease(model: &LeaseModel, state: &State) -> bool {
     let (mut p, mut effects) = (leases(model, state, P.index(), true), Vec::new());
-    // Suspected, it gives itself no share here: in the model its own share arrives and lapses as any
-    // other.
+    // Suspected, it gives itself no share here: in the model its own share arrives and lapses as
+    // any other.
     p.membership_changed(NOW, MembershipChange::Suspected(P, INCARNATION, 1));
     p.tick(NOW, &mut effects);
     let seq = effects.iter().find_map(|effect| match effect {

@@ -108,8 +108,8 @@ impl Model for LeaseModel {
         Some(state)
     }
 
-    /// States in which nothing can go wrong any more are not explored: p knows that it is evicted, or
-    /// the only eviction had no effect.
+    /// States in which nothing can go wrong any more are not explored: p knows that it is evicted,
+    /// or the only eviction had no effect.
     fn within_boundary(&self, state: &State) -> bool {
         let gone =
             |length| self.membership(&state.log, length).incarnation(P, INCARNATION).is_none();
@@ -133,13 +133,14 @@ impl Model for LeaseModel {
             }),
         ];
         if self.target.is_some() {
-            properties.push(Property::sometimes("evicted by other voters", |model: &LeaseModel, state: &State| {
-                model.evicted(state)
-                    && state
-                        .log
-                        .iter()
-                        .any(|entry| matches!(entry, Entry::Evict { voters_at, .. } if *voters_at > 1))
-            }));
+            let by_others = |model: &LeaseModel, state: &State| {
+                let newer = |entry: &Entry| match entry {
+                    Entry::Evict { voters_at, .. } => *voters_at > 1,
+                    Entry::Suspect | Entry::Unsuspect | Entry::Joint | Entry::Final => false,
+                };
+                model.evicted(state) && state.log.iter().any(newer)
+            };
+            properties.push(Property::sometimes("evicted by other voters", by_others));
         }
         properties
     }

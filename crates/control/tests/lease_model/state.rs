@@ -20,8 +20,8 @@ pub(crate) enum Mutation {
     SelfAnswer,
     /// E4: EVICT is applied although the voters have changed since.
     OtherVotersEvict,
-    /// N4: a voter answers although its log has newer voters than it has applied, and shows the newer
-    /// ones.
+    /// N4: a voter answers although its log has newer voters than it has applied, and shows the
+    /// newer ones.
     BehindAnswers,
     /// N4: the same, and it shows the applied ones.
     AppliedShown,
@@ -54,8 +54,8 @@ pub(crate) struct Share {
     pub(crate) before: u8,
 }
 
-/// The shares of one voter, the oldest first. `kept` belongs to a lease that was reached with former
-/// voters.
+/// The shares of one voter, the oldest first. `kept` belongs to a lease that was reached with
+/// former voters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Shares {
     pub(crate) kept: Option<Share>,
@@ -192,10 +192,9 @@ impl LeaseModel {
                     }
                 }
                 Entry::Evict { at, voters_at } => {
-                    let in_force = match self.mutation {
-                        Some(Mutation::OtherVotersEvict) => *voters_at,
-                        _ => self.voters(log, position + BASE).at,
-                    };
+                    let blind = self.mutation == Some(Mutation::OtherVotersEvict);
+                    let in_force =
+                        if blind { *voters_at } else { self.voters(log, position + BASE).at };
                     let eviction = Eviction {
                         node: P,
                         incarnation: INCARNATION,

@@ -24,8 +24,8 @@ fn proposals(effects: &[LeaseEffect]) -> Vec<Proposal> {
     effects.iter().filter_map(proposal).collect()
 }
 
-/// E1: a node that a majority of voters has not heard from for Q is suspected. The leader proposes it
-/// at once, other voters later.
+/// E1: a node that a majority of voters has not heard from for Q is suspected. The leader proposes
+/// it at once, other voters later.
 #[test]
 fn e1_a_silent_node_is_suspected() {
     let mut fixture = Fixture::new(6, &THREE);
@@ -86,8 +86,8 @@ fn e1_proposals_back_off() {
     );
 }
 
-/// E2: every voter gets a promise. Its age counts from the last answer, or from the voter's own start
-/// if that is later or there was no answer.
+/// E2: every voter gets a promise. Its age counts from the last answer, or from the voter's own
+/// start if that is later or there was no answer.
 #[test]
 fn e2_the_age_of_a_promise() {
     let age = |effects: &[LeaseEffect], to: u32| {
@@ -131,8 +131,8 @@ fn promise(at: u64, age: Span) -> LeaseMessage {
     LeaseMessage::Promise { node: node(5), incarnation: INCARNATION, at, age }
 }
 
-/// E3: a voter is ripe when its age and what the evictor's clock has counted since make W, and not a
-/// nanosecond earlier.
+/// E3: a voter is ripe when its age and what the evictor's clock has counted since make W, and not
+/// a nanosecond earlier.
 #[test]
 fn e3_a_quorum_is_ripe_after_w() {
     let suspected = BEGIN + ms(60_000);
@@ -184,8 +184,8 @@ fn e3_which_promises_count() {
     assert_eq!(proposals(&tick(&mut leases, suspected + ms(131))).len(), 1);
 }
 
-/// E3: W must also have passed since the evictor applied the voters, and its log must not have newer
-/// ones.
+/// E3: W must also have passed since the evictor applied the voters, and its log must not have
+/// newer ones.
 #[test]
 fn e3_w_passes_after_a_change_of_voters() {
     let changed = BEGIN + ms(60_000);
@@ -228,8 +228,8 @@ fn e3_any_voter_evicts() {
     assert_eq!(proposals(&tick(&mut own, BEGIN + wait())), []);
 }
 
-/// E5: a suspected node that a quorum hears asks to be cleared. It grants nothing until it has a fresh
-/// lease, and keeps what it holds.
+/// E5: a suspected node that a quorum hears asks to be cleared. It grants nothing until it has a
+/// fresh lease, and keeps what it holds.
 #[test]
 fn e5_a_suspected_node_is_cleared() {
     let mut fixture = Fixture::new(6, &THREE);
@@ -253,7 +253,8 @@ fn e5_a_suspected_node_is_cleared() {
     assert_eq!(fixture.proposals, []);
 }
 
-/// E5: a suspected node that only a minority hears does not ask: it would be suspected again at once.
+/// E5: a suspected node that only a minority hears does not ask: it would be suspected again at
+/// once.
 #[test]
 fn e5_a_minority_is_not_enough() {
     let mut p = leases(BEGIN, 5, &THREE, &[5]);
@@ -280,8 +281,8 @@ fn e5_a_minority_is_not_enough() {
     deliver(&mut p, BEGIN + ms(2000), 1, answer(1, first, voters(1, &THREE)));
 }
 
-/// R2: a new incarnation has its predecessor suspected, once the log shows it as a member, and evicts
-/// it as any other node. Then it stops.
+/// R2: a new incarnation has its predecessor suspected, once the log shows it as a member, and
+/// evicts it as any other node. Then it stops.
 #[test]
 fn r2_a_predecessor_is_evicted() {
     let second = Incarnation(2);
@@ -320,8 +321,8 @@ fn r2_a_predecessor_is_evicted() {
     assert_eq!(proposals(&tick(&mut p, BEGIN + wait() + ms(60_000))), []);
 }
 
-/// Section 1: a killed node is evicted within W and the time of a few messages, counted from the last
-/// answer it got.
+/// Section 1: a killed node is evicted within W and the time of a few messages, counted from the
+/// last answer it got.
 #[test]
 fn a_failover_takes_w() {
     let mut fixture = Fixture::new(6, &THREE);

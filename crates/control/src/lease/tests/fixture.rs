@@ -1,5 +1,5 @@
-//! A few nodes with one clock, for tests step by step. Messages are delivered at once, unless a node
-//! is cut off.
+//! A few nodes with one clock, for tests step by step. Messages are delivered at once, unless a
+//! node is cut off.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -44,8 +44,8 @@ fn n1_an_answer_counts_from_the_sending() {
     assert_eq!(p.end(), BEGIN + ms(4000));
 }
 
-/// N2: the lease ends L after the greatest t such that a quorum has answered pings sent at or after t.
-/// N5: it ends at exactly that instant.
+/// N2: the lease ends L after the greatest t such that a quorum has answered pings sent at or after
+/// t. N5: it ends at exactly that instant.
 #[test]
 fn n2_the_best_quorum_counts() {
     let (mut p, first, second) = pinged_twice();
@@ -60,8 +60,8 @@ fn n2_the_best_quorum_counts() {
     assert!(p.holds(Time(p.end().0 - 1)) && !p.holds(p.end()) && p.may_grant(now));
 }
 
-/// N2: a voter answers itself by the same rules. With one other of three voters it has a lease; if it
-/// is suspected it has none.
+/// N2: a voter answers itself by the same rules. With one other of three voters it has a lease; if
+/// it is suspected it has none.
 #[test]
 fn n2_a_voter_answers_itself() {
     let mut p = leases(BEGIN, 0, &THREE, &[0]);
@@ -140,8 +140,8 @@ fn with_committed(mut answer: LeaseMessage, index: u64) -> LeaseMessage {
     answer
 }
 
-/// N4: the lease needs a quorum of the newest voters that any answer shows; of both sets, while they
-/// change. New voters are pinged at once.
+/// N4: the lease needs a quorum of the newest voters that any answer shows; of both sets, while
+/// they change. New voters are pinged at once.
 #[test]
 fn n4_the_newest_voters_count() {
     let (mut p, first, _) = pinged_twice();
@@ -157,8 +157,8 @@ fn n4_the_newest_voters_count() {
     assert_eq!(p.end(), BEGIN + ms(4000));
 }
 
-/// N4: newer voters in p's own log add to the committed ones, and must not replace them: a quorum of
-/// them alone proves nothing, because the shares may be older than they are.
+/// N4: newer voters in p's own log add to the committed ones, and must not replace them: a quorum
+/// of them alone proves nothing, because the shares may be older than they are.
 #[test]
 fn n4_own_appended_voters_add() {
     let (mut p, first, _) = pinged_twice();
@@ -177,7 +177,8 @@ fn n4_own_appended_voters_add() {
     assert_eq!(p.end(), BEGIN + ms(4000), "the new ones were overwritten: never committed");
 }
 
-/// N4: voters that a refusal names are pinged, never counted: they may be newer than p's own eviction.
+/// N4: voters that a refusal names are pinged, never counted: they may be newer than p's own
+/// eviction.
 #[test]
 fn n4_voters_in_refusals_do_not_count() {
     let (mut p, first, _) = pinged_twice();
@@ -192,8 +193,8 @@ fn n4_voters_in_refusals_do_not_count() {
     assert_eq!(p.end(), Time::ZERO);
 }
 
-/// N6: a node that stays behind an index that it heard of more than a second ago grants nothing new,
-/// and keeps what it has.
+/// N6: a node that stays behind an index that it heard of more than a second ago grants nothing
+/// new, and keeps what it has.
 #[test]
 fn n6_a_node_that_is_behind_grants_nothing() {
     let (mut p, first, _) = pinged_twice();
@@ -208,8 +209,8 @@ fn n6_a_node_that_is_behind_grants_nothing() {
     assert_eq!(p.status(now).behind, None);
 }
 
-/// Section 1: after the clock jumped nothing is granted until a quorum answers pings sent since. What
-/// was granted is kept.
+/// Section 1: after the clock jumped nothing is granted until a quorum answers pings sent since.
+/// What was granted is kept.
 #[test]
 fn a_clock_jump_puts_the_lease_in_doubt() {
     let (mut p, first, second) = pinged_twice();

@@ -5,8 +5,8 @@ use kgate_testkit::{each_seed, is_count_given, seeds};
 
 use super::harness::{Harness, LEASE, Mutation};
 
-/// docs/internals/leases.md: with all rules no child runs after its slot was free, although many nodes
-/// are evicted, also after the voters changed.
+/// docs/internals/leases.md: with all rules no child runs after its slot was free, although many
+/// nodes are evicted, also after the voters changed.
 #[test]
 fn no_child_outlives_its_slot() {
     let (mut runs, mut evictions, mut by_others, mut cleared, mut children) =
@@ -25,7 +25,8 @@ fn no_child_outlives_its_slot() {
         least = least.min(verdict.margin.unwrap_or(u64::MAX));
     });
     println!(
-        "{runs} runs, {evictions} evictions ({by_others} after a change of voters), {cleared} cleared of a suspicion, {children} children; \
+        "{runs} runs, {evictions} evictions ({by_others} after a change of voters), {cleared} \
+        cleared of a suspicion, {children} children; \
          least margin {} ppm of L",
         least / (LEASE / 1_000_000)
     );

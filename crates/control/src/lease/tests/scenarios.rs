@@ -26,9 +26,9 @@ fn share(p: &mut Leases, voter: &mut Leases, id: u32, now: Time) {
     deliver(p, now, id, reply);
 }
 
-/// E4, the voters in EVICT. p is cut off from 0 and 1, which promise; 2 lags and answers p. Then the
-/// voters become {2} alone, and p counts the share that 2 gave before. An eviction by the promises of
-/// 0 and 1 comes late and finds other voters in force: it must have no effect.
+/// E4, the voters in EVICT. p is cut off from 0 and 1, which promise; 2 lags and answers p. Then
+/// the voters become {2} alone, and p counts the share that 2 gave before. An eviction by the
+/// promises of 0 and 1 comes late and finds other voters in force: it must have no effect.
 #[test]
 fn an_eviction_by_former_voters_has_no_effect() {
     let (mut p, mut two) = (leases(BEGIN, 5, &OLD, &[5]), leases(BEGIN, 2, &OLD, &[5]));
@@ -79,9 +79,9 @@ fn an_eviction_by_former_voters_has_no_effect() {
     );
 }
 
-/// N4, a voter that is behind gives no share. p is evicted by {0, 1, 2}. After that the voters become
-/// {3, 4}, which have all these entries in their logs and none applied, so they know neither the
-/// suspicion nor the eviction. If they answered, p would have a lease again.
+/// N4, a voter that is behind gives no share. p is evicted by {0, 1, 2}. After that the voters
+/// become {3, 4}, which have all these entries in their logs and none applied, so they know neither
+/// the suspicion nor the eviction. If they answered, p would have a lease again.
 #[test]
 fn voters_that_are_behind_give_no_share() {
     let new = || voters(23, &[3, 4]);

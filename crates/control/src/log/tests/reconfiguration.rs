@@ -8,8 +8,8 @@ fn voters(nodes: impl IntoIterator<Item = u32>) -> BTreeSet<NodeId> {
     nodes.into_iter().map(NodeId).collect()
 }
 
-/// One voter becomes three, one at a time, with a warning at two. Then the first is demoted although
-/// it leads.
+/// One voter becomes three, one at a time, with a warning at two. Then the first is demoted
+/// although it leads.
 #[tokio::test]
 async fn one_to_three_voters() {
     let cluster = TestCluster::bootstrapped("grow", 3, 1).await;

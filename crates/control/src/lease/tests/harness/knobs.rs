@@ -8,38 +8,38 @@ use crate::timing::Timing;
 use kgate_testkit::Rng;
 
 /// Five nodes that may vote, and one that never does.
-pub(in crate::lease::tests) const NODES: usize = 6;
+pub(super) const NODES: usize = 6;
 /// L of every run.
 pub(in crate::lease::tests) const LEASE: u64 = 1_000_000_000;
 
-pub(in crate::lease::tests) struct Knobs {
+pub(super) struct Knobs {
     /// The node that holds permits.
-    pub(in crate::lease::tests) p: NodeId,
-    pub(in crate::lease::tests) timing: Timing,
+    pub(super) p: NodeId,
+    pub(super) timing: Timing,
     /// The clock rates of each node and of the client's machine, in parts per million.
-    pub(in crate::lease::tests) rates: Vec<u64>,
+    pub(super) rates: Vec<u64>,
     /// The percentage of messages that are lost.
-    pub(in crate::lease::tests) loss: u64,
-    pub(in crate::lease::tests) delay: u64,
+    pub(super) loss: u64,
+    pub(super) delay: u64,
     /// The percentage of messages that take up to 1.2 L.
-    pub(in crate::lease::tests) late: u64,
+    pub(super) late: u64,
     /// The time between two rounds of replication to a node.
-    pub(in crate::lease::tests) replication: u64,
+    pub(super) replication: u64,
     /// The time between two faults.
-    pub(in crate::lease::tests) fault_interval: u64,
-    pub(in crate::lease::tests) sleeps: bool,
+    pub(super) fault_interval: u64,
+    pub(super) sleeps: bool,
     /// The first voters.
-    pub(in crate::lease::tests) first: BTreeSet<NodeId>,
+    pub(super) first: BTreeSet<NodeId>,
     /// The voters after the change, if they change.
-    pub(in crate::lease::tests) target: Option<BTreeSet<NodeId>>,
+    pub(super) target: Option<BTreeSet<NodeId>>,
     /// The client runs on the machine of its node.
-    pub(in crate::lease::tests) client_at_node: bool,
+    pub(super) client_at_node: bool,
     /// Nodes that lose their vote do not learn of it.
-    pub(in crate::lease::tests) forgotten_voters: bool,
+    pub(super) forgotten_voters: bool,
     /// p's proposals to be cleared never reach the log.
-    pub(in crate::lease::tests) unsuspect_lost: bool,
+    pub(super) unsuspect_lost: bool,
     /// Whether the front, or else the guard, is ever frozen.
-    pub(in crate::lease::tests) front_freezes: bool,
+    pub(super) front_freezes: bool,
 }
 
 fn set(nodes: &[u32]) -> BTreeSet<NodeId> {
@@ -47,7 +47,7 @@ fn set(nodes: &[u32]) -> BTreeSet<NodeId> {
 }
 
 impl Knobs {
-    pub(in crate::lease::tests) fn draw(rng: &mut Rng) -> Self {
+    pub(super) fn draw(rng: &mut Rng) -> Self {
         let eps = rng.pick(&[10_000, 50_000, 100_000, 100_000]);
         // Many runs have clocks at the bounds: a slow p and fast voters are the case for which W is
         // as long as it is.

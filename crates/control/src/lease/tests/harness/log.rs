@@ -1,5 +1,5 @@
-//! The agreed log as a total order. Each node has appended a part of it, and applied a part of that.
-//! Raft itself is not simulated.
+//! The agreed log as a total order. Each node has appended a part of it, and applied a part of
+//! that. Raft itself is not simulated.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ enum Entry {
 
 /// What an entry did, once it is committed.
 #[derive(Clone, Debug, Default)]
-pub(in crate::lease::tests) struct Outcome {
-    pub(in crate::lease::tests) change: Option<MembershipChange>,
-    pub(in crate::lease::tests) voters: Option<Voters>,
+pub(super) struct Outcome {
+    pub(super) change: Option<MembershipChange>,
+    pub(super) voters: Option<Voters>,
 }
 
-pub(in crate::lease::tests) struct Log {
+pub(super) struct Log {
     mutation: Option<Mutation>,
     entries: Vec<Entry>,
     outcomes: Vec<Outcome>,
@@ -32,12 +32,12 @@ pub(in crate::lease::tests) struct Log {
     voters: Voters,
     /// The incarnation that is gone, for [`Mutation::Resurrection`].
     gone: Option<(NodeId, Incarnation, LeaseTerms)>,
-    pub(in crate::lease::tests) appended: Vec<usize>,
+    pub(super) appended: Vec<usize>,
 }
 
 impl Log {
     /// A log whose first two entries set the voters and add one member. All nodes have them.
-    pub(in crate::lease::tests) fn new(
+    pub(super) fn new(
         nodes: usize,
         voters: BTreeSet<NodeId>,
         member: (NodeId, Incarnation, LeaseTerms),
@@ -58,24 +58,24 @@ impl Log {
         log
     }
 
-    pub(in crate::lease::tests) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub(in crate::lease::tests) fn committed(&self) -> usize {
+    pub(super) fn committed(&self) -> usize {
         self.outcomes.len()
     }
 
-    pub(in crate::lease::tests) fn outcome(&self, index: usize) -> &Outcome {
+    pub(super) fn outcome(&self, index: usize) -> &Outcome {
         &self.outcomes[index - 1]
     }
 
-    pub(in crate::lease::tests) fn membership(&self) -> &Membership {
+    pub(super) fn membership(&self) -> &Membership {
         &self.membership
     }
 
     /// The newest voters within the first entries.
-    pub(in crate::lease::tests) fn voters_within(&self, length: usize) -> &Voters {
+    pub(super) fn voters_within(&self, length: usize) -> &Voters {
         let voters = |entry: &'_ Entry| matches!(entry, Entry::Voters(_));
         match self.entries[..length].iter().rfind(|entry| voters(entry)) {
             Some(Entry::Voters(voters)) => voters,
@@ -85,14 +85,14 @@ impl Log {
         }
     }
 
-    pub(in crate::lease::tests) fn propose(&mut self, proposal: Proposal) {
+    pub(super) fn propose(&mut self, proposal: Proposal) {
         self.entries.push(Entry::Proposal(proposal));
         self.commit();
     }
 
     /// Takes the next step towards those voters: first both sets, then, once that is committed, the
     /// new set. Returns whether there is more to do.
-    pub(in crate::lease::tests) fn change_voters(&mut self, target: &BTreeSet<NodeId>) -> bool {
+    pub(super) fn change_voters(&mut self, target: &BTreeSet<NodeId>) -> bool {
         let newest = self.voters_within(self.len()).clone();
         if newest.at != self.voters.at {
             return true;
@@ -109,7 +109,7 @@ impl Log {
     }
 
     /// Commits the entries that a quorum of the newest voters has appended.
-    pub(in crate::lease::tests) fn commit(&mut self) {
+    pub(super) fn commit(&mut self) {
         let newest = self.voters_within(self.len());
         let reached = newest.reached(|node| self.appended.get(node.index()).copied()).unwrap_or(0);
         while self.outcomes.len() < reached {

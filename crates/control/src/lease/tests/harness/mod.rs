@@ -1,6 +1,6 @@
 //! A simulation with clocks that err: six nodes with the real [`Leases`], one of which (p) has a
-//! client with a child process; a log that is a total order; and faults. Only the checker knows real
-//! time.
+//! client with a child process; a log that is a total order; and faults. Only the checker knows
+//! real time.
 
 mod checker;
 mod client;
@@ -255,8 +255,8 @@ impl Harness {
         self.nodes[node.index()].down_until > self.now
     }
 
-    /// Whether the node runs. If not, the event is postponed until it does; events of a dead node are
-    /// lost.
+    /// Whether the node runs. If not, the event is postponed until it does; events of a dead node
+    /// are lost.
     fn ready(&mut self, node: NodeId, event: impl FnOnce() -> Event) -> bool {
         let runs = self.runs_at(node);
         if self.is_down(node) {

@@ -1,7 +1,8 @@
-//! Mutations: each leaves out or breaks one rule, and the checker must find it. All of them are made
-//! from outside, by what the harness passes to the nodes: the tested code has no switch. Two more
-//! rules (the voters in EVICT, and the silence of a voter that is behind its own voters) matter only
-//! in rarer orders of events: see `scenarios.rs`, and the exhaustive model in `tests/lease_model.rs`.
+//! Mutations: each leaves out or breaks one rule, and the checker must find it. All of them are
+//! made from outside, by what the harness passes to the nodes: the tested code has no switch. Two
+//! more rules (the voters in EVICT, and the silence of a voter that is behind its own voters)
+//! matter only in rarer orders of events: see `scenarios.rs`, and the exhaustive model in
+//! `tests/lease_model.rs`.
 
 /// One rule left out or broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,8 +46,8 @@ impl Harness {
         self.committed_at.resize(self.log.committed(), self.now);
     }
 
-    /// [`Mutation::AppendedForApplied`]: a node promises when it has only appended the suspicion, and
-    /// goes on answering.
+    /// [`Mutation::AppendedForApplied`]: a node promises when it has only appended the suspicion,
+    /// and goes on answering.
     pub(super) fn promise_early(&mut self, node: NodeId) {
         let p = self.knobs.p;
         let suspected =

@@ -106,8 +106,8 @@ impl Harness {
         }
     }
 
-    /// S1: the session is extended by what is left of p's lease, at most L. S4: the client counts as
-    /// gone only (1+eps)/(1-eps) times that later.
+    /// S1: the session is extended by what is left of p's lease, at most L. S4: the client counts
+    /// as gone only (1+eps)/(1-eps) times that later.
     fn extend(&mut self, session: u64, sent: Time) {
         let Some(valid_for) = self.valid_for() else { return };
         let p = self.knobs.p;
