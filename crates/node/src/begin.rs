@@ -10,7 +10,7 @@ use kgate_core::{Incarnation, NodeId, Span};
 
 use crate::agreement::Agreement;
 use crate::config::{BadConfig, Config};
-use crate::core::{ControlSettings, Detection, Settings, Suspended, Terms};
+use crate::core::{ControlSettings, Detection, SessionTerms, Settings, Suspended};
 use crate::store::Store;
 use crate::{NotStarted, random_seed};
 
@@ -79,6 +79,6 @@ pub(crate) fn founding(config: &Config) -> Result<Bootstrap, BadConfig> {
 
 /// A session's word counts for what is left of the lease, and never longer than a whole one (rule
 /// S1).
-fn terms(timing: Timing) -> Terms {
-    Terms { valid_for: Some(timing.lease), clock_error: timing.clock_error.div_ceil(1000) }
+fn terms(timing: Timing) -> SessionTerms {
+    SessionTerms { valid_for: Some(timing.lease), clock_error: timing.clock_error.div_ceil(1000) }
 }

@@ -41,7 +41,7 @@ use kgate_net::Security;
 use kgate_protocols::registry;
 use serde::Deserialize;
 
-use crate::core::{Definition, Detection, GateId, Settings, Terms};
+use crate::core::{Definition, Detection, GateId, SessionTerms, Settings};
 use crate::serve::authorisation::Allow;
 use crate::serve::limits::Limits;
 
@@ -335,7 +335,7 @@ impl Config {
             detection: self.detection()?,
             detect_interval: ms(self.detect_interval_ms),
             detect_timeout: ms(self.detect_timeout_ms),
-            terms: Terms {
+            terms: SessionTerms {
                 valid_for: (self.lease_ms > 0).then(|| ms(self.lease_ms)),
                 clock_error: 10,
             },

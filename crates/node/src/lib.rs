@@ -260,7 +260,7 @@ fn link_config(config: &Config, token: Option<&JoinToken>, leases: bool) -> Link
 
 /// This node was here before, and its clients may go on for as long as it has told them last:
 /// nothing is granted, here or by another node, before that is over.
-async fn outlive_former_clients(terms: core::Terms) {
+async fn outlive_former_clients(terms: core::SessionTerms) {
     let over = LeaseInstant::now() + Duration::from_nanos(terms.over_after().0);
     let left = || Some(over.after(LeaseInstant::now())).filter(|left| !left.is_zero());
     if let Some(left) = left() {

@@ -18,7 +18,7 @@ pub const CATALOGUE: GateId = GateId(0);
 
 /// A gate that is being made here, by steps.
 #[derive(Debug)]
-pub(super) struct Making {
+pub(super) struct Creation {
     pub(super) name: String,
     k: u32,
     round: u64,
@@ -39,7 +39,7 @@ pub(super) struct Catalogue {
     /// Gates that somebody here wants and nobody knows, with the k of the first who asked; the
     /// first is being made once the permit is here.
     wanted: Vec<(String, u32)>,
-    pub(super) making: Option<Making>,
+    pub(super) creation: Option<Creation>,
 }
 
 impl Catalogue {
@@ -79,13 +79,13 @@ impl Catalogue {
     /// Somebody wants a gate that is not known. True if the permit of the catalogue must be asked
     /// for.
     pub(super) fn want(&mut self, name: &str, k: u32) -> bool {
-        if self.making.as_ref().is_some_and(|making| making.name == name)
+        if self.creation.as_ref().is_some_and(|creation| creation.name == name)
             || self.wanted.iter().any(|wanted| wanted.0 == name)
         {
             return false;
         }
         self.wanted.push((name.to_owned(), k));
-        self.wanted.len() == 1 && self.making.is_none()
+        self.wanted.len() == 1 && self.creation.is_none()
     }
 
     /// The permit is here: begins with the first gate that is wanted. None if there is none left
@@ -99,9 +99,9 @@ impl Catalogue {
             self.rounds += 1;
             let (round, last) = (self.rounds, self.last());
             let message = PeerMessage::Collect { round, name: name.clone() };
-            let making =
-                Making { name, k, round, awaited: others, found: None, last, telling: None };
-            self.making = Some(making);
+            let creation =
+                Creation { name, k, round, awaited: others, found: None, last, telling: None };
+            self.creation = Some(creation);
             return Some(message);
         }
         None
@@ -109,41 +109,43 @@ impl Catalogue {
 
     /// A node has answered; or, with no answer, it has crashed and will not.
     pub(super) fn answered(&mut self, from: NodeId, answer: Option<Answer>) {
-        let Some(making) = &mut self.making else { return };
+        let Some(creation) = &mut self.creation else { return };
         match answer {
-            Some(Answer { round, .. }) if round != making.round => return,
+            Some(Answer { round, .. }) if round != creation.round => return,
             Some(Answer { known: Some((definition, last)), .. }) => {
-                making.found = making.found.take().or(definition);
-                making.last = making.last.max(last);
+                creation.found = creation.found.take().or(definition);
+                creation.last = creation.last.max(last);
             }
             Some(Answer { known: None, .. }) | None => {}
         }
-        making.awaited.remove(&from);
+        creation.awaited.remove(&from);
     }
 
     /// The gate that is to be made anew, if all have answered and nobody knows it: its number, its
     /// name and its k.
     pub(super) fn planned(&self) -> Option<(GateId, String, u32)> {
-        let making = self.making.as_ref()?;
-        let new = making.awaited.is_empty() && making.found.is_none() && making.telling.is_none();
-        new.then(|| (GateId(making.last.0 + 1), making.name.clone(), making.k))
+        let creation = self.creation.as_ref()?;
+        let new =
+            creation.awaited.is_empty() && creation.found.is_none() && creation.telling.is_none();
+        new.then(|| (GateId(creation.last.0 + 1), creation.name.clone(), creation.k))
     }
 
     /// If all have answered: what is to be told to all next (what was found, or else the `plan`),
     /// or, once that is done too, the gate that there is now.
     pub(super) fn proceed(&mut self, others: BTreeSet<NodeId>, plan: Option<Definition>) -> Step {
-        let Some(making) = self.making.as_mut().filter(|making| making.awaited.is_empty()) else {
+        let Some(creation) = self.creation.as_mut().filter(|creation| creation.awaited.is_empty())
+        else {
             return Step::Wait;
         };
-        let Some(definition) = making.found.take().or(plan) else {
-            let made = self.making.take().and_then(|making| making.telling);
+        let Some(definition) = creation.found.take().or(plan) else {
+            let made = self.creation.take().and_then(|creation| creation.telling);
             return Step::Made(made.expect("all were told"));
         };
         self.rounds += 1;
-        making.round = self.rounds;
-        making.awaited = others;
-        making.telling = Some(definition.clone());
-        Step::ServerMessage(PeerMessage::Define { round: making.round, definition })
+        creation.round = self.rounds;
+        creation.awaited = others;
+        creation.telling = Some(definition.clone());
+        Step::ServerMessage(PeerMessage::Define { round: creation.round, definition })
     }
 }
 

@@ -7,10 +7,11 @@ use super::action::StopReason;
 use super::catalogue::CATALOGUE;
 use super::definition::Definition;
 use super::failures::FailureModel;
+use super::gate::Waiter;
 use super::messages::{AcquireRequest, ClientMessage, DurableOptions, ErrorCode, ServerMessage};
 use super::peer_message::GateId;
 use super::sessions::{Request, RequestState};
-use super::timers::Due;
+use super::timers::Deadline;
 use super::view::Process;
 use super::{Action, ClientId, Core, GateEffect, RequestKey, Secret, SessionId};
 
@@ -80,7 +81,7 @@ impl Core {
         match session {
             (ClientMessage::Permit { number, permit, secret, command }, session) => {
                 let key = RequestKey { session, number };
-                self.permit_asked(client, key, (permit, secret, command), actions);
+                self.on_permit_command(client, key, (permit, secret, command), actions);
             }
             (ClientMessage::Acquire { number, mut request }, session) => {
                 let key = RequestKey { session, number };
@@ -92,7 +93,7 @@ impl Core {
                 }
                 let process = request.process.take();
                 let process = process.map_or_else(|| known.process.clone(), Process::cut);
-                let waiting = Request { gate: None, state: RequestState::Waits };
+                let waiting = Request { gate: None, state: RequestState::Waiting };
                 self.sessions.get_mut(session).expect("just seen").requests.insert(number, waiting);
                 self.place(now, PendingAcquire { key, request, process }, actions);
             }
@@ -148,7 +149,7 @@ impl Core {
         };
         let valid_for = self.valid_for(now);
         let requests = &self.sessions.get(session).expect("just opened").requests;
-        let held = requests.iter().filter(|(_, request)| request.state == RequestState::Holds);
+        let held = requests.iter().filter(|(_, request)| request.state == RequestState::Holding);
         let holds = held.map(|(number, _)| *number).collect();
         actions.push(Action::Reply(
             client,
@@ -165,7 +166,7 @@ impl Core {
         let agreed = self.failures.has_leases();
         let found = match self.catalogue.get(&pending.request.gate) {
             Some(definition) if agreed && pending.request.k.is_some_and(|k| k != definition.k) => {
-                return self.ask_log(pending, actions);
+                return self.create_by_log(pending, actions);
             }
             Some(definition) => self.accepts(definition, &pending).map(|()| definition.id),
             // A gate of the configuration that the log does not know yet is being made.
@@ -174,13 +175,13 @@ impl Core {
             {
                 return self.pending.push(pending);
             }
-            None => match self.can_make(&pending) {
-                Ok(()) if agreed => return self.ask_log(pending, actions),
+            None => match self.can_create(&pending) {
+                Ok(()) if agreed => return self.create_by_log(pending, actions),
                 Ok(()) => {
                     let (name, k) = (pending.request.gate.clone(), pending.request.k.unwrap_or(1));
                     // First, since a node alone makes it at once.
                     self.pending.push(pending);
-                    return self.make_gate(now, &name, k, actions);
+                    return self.create_gate(now, &name, k, actions);
                 }
                 Err(refusal) => Err(refusal),
             },
@@ -193,14 +194,14 @@ impl Core {
 
             if !wait {
                 let patience = self.settings.patience;
-                self.timers.arm(now, Due::Patience(key), patience, patience);
+                self.timers.arm(now, Deadline::Patience(key), patience, patience);
             }
-            let ask = |gate: &mut super::Gate, out: &mut Vec<GateEffect>| {
-                gate.acquire(now, key, weight, (process, hold), out)
-            };
+            let waiter = Waiter::new(key, weight, now, process).durable(hold);
+            let ask =
+                |gate: &mut super::Gate, out: &mut Vec<GateEffect>| gate.acquire(now, waiter, out);
             let taken = self.at_gate(now, id, actions, ask).expect("what is known is there");
             if hold.is_some() {
-                self.attach_all(id, actions);
+                self.attach_waiting(id, actions);
                 self.reconcile_later(now);
             }
             taken.map_err(|refusal| (ErrorCode::BadRequest, refusal.to_string()))
@@ -278,14 +279,14 @@ impl Core {
     }
 
     /// Whether the log is to hold what a client wants.
-    fn hold_of(&self, id: GateId, durable: DurableOptions) -> Option<super::Hold> {
+    fn hold_of(&self, id: GateId, durable: DurableOptions) -> Option<super::DurableSpec> {
         let holds = self.gates.get(&id).is_some_and(|gate| gate.definition.policy == Policy::Hold);
         (holds || durable.ttl.is_some())
-            .then(|| super::Hold { secret: durable.secret.hashed(), ttl: durable.ttl })
+            .then(|| super::DurableSpec { secret: durable.secret.hashed(), ttl: durable.ttl })
     }
 
     /// Whether a gate can be made as somebody wants it.
-    fn can_make(&self, pending: &PendingAcquire) -> Result<(), Refusal> {
+    fn can_create(&self, pending: &PendingAcquire) -> Result<(), Refusal> {
         let name = &pending.request.gate;
         let invalid = |error: super::BadDefinition| (ErrorCode::BadRequest, error.to_string());
         Definition::check_name(name).map_err(invalid)?;
@@ -302,10 +303,10 @@ impl Core {
     }
 
     /// Sees to it that a gate is made.
-    fn make_gate(&mut self, now: Time, name: &str, k: u32, actions: &mut Vec<Action>) {
+    fn create_gate(&mut self, now: Time, name: &str, k: u32, actions: &mut Vec<Action>) {
         if self.catalogue.want(name, k) {
             let ask = |gate: &mut super::Gate, out: &mut Vec<GateEffect>| {
-                gate.acquire(now, OURS, 1, (Process::default(), None), out)
+                gate.acquire(now, Waiter::new(CATALOGUE_REQUEST, 1, now, Process::default()), out)
             };
             self.at_gate(now, CATALOGUE, actions, ask)
                 .expect("it is there")
@@ -349,15 +350,15 @@ impl Core {
         fence: Option<Fence>,
         actions: &mut Vec<Action>,
     ) {
-        if key == OURS {
+        if key == CATALOGUE_REQUEST {
             return self.create_next(now, actions);
         }
         self.mark_dirty();
-        self.timers.disarm(&Due::Patience(key));
+        self.timers.disarm(&Deadline::Patience(key));
         let stream = self.sessions.stream(key);
         let session =
             self.sessions.get_mut(key.session).expect("it waits as long as its session is");
-        session.requests.get_mut(&key.number).expect("it waits").state = RequestState::Holds;
+        session.requests.get_mut(&key.number).expect("it waits").state = RequestState::Holding;
         let k = self.gates[&id].definition.k;
         let number = key.number;
         actions.extend(stream.map(|client| {
@@ -367,8 +368,8 @@ impl Core {
 
     pub(super) fn forget(&mut self, key: RequestKey) -> Option<(Option<ClientId>, Request)> {
         self.mark_dirty();
-        self.timers.disarm(&Due::Patience(key));
-        self.timers.disarm(&Due::Reclaim(key));
+        self.timers.disarm(&Deadline::Patience(key));
+        self.timers.disarm(&Deadline::Reclaim(key));
         let session = self.sessions.get_mut(key.session)?;
         Some((session.client, session.requests.remove(&key.number)?))
     }
@@ -390,10 +391,15 @@ impl Core {
 
     /// It is told that its permit no longer counts; its slots stay taken until it says that all is
     /// over, or that is sure.
-    pub(super) fn tell_lost(&mut self, key: RequestKey, text: String, actions: &mut Vec<Action>) {
+    pub(super) fn announce_loss(
+        &mut self,
+        key: RequestKey,
+        text: String,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(session) = self.sessions.get_mut(key.session) else { return };
         let Some(request) = session.requests.get_mut(&key.number) else { return };
-        request.state = RequestState::Loses;
+        request.state = RequestState::Losing;
         let lost = ServerMessage::Lost { number: key.number, message: text };
         actions.extend(session.client.map(|client| Action::Reply(client, lost)));
     }
@@ -416,7 +422,7 @@ impl Core {
     ) -> bool {
         let request =
             self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
-        let Some(Request { gate, state: RequestState::Waits }) = request.copied() else {
+        let Some(Request { gate, state: RequestState::Waiting }) = request.copied() else {
             return false;
         };
         match gate {
@@ -432,7 +438,7 @@ impl Core {
     /// Takes back whatever a session waits for.
     fn withdraw_all(&mut self, now: Time, session: SessionId, actions: &mut Vec<Action>) {
         let requests = self.sessions.get(session).into_iter().flat_map(|session| &session.requests);
-        let waiting = requests.filter(|(_, request)| request.state == RequestState::Waits);
+        let waiting = requests.filter(|(_, request)| request.state == RequestState::Waiting);
         let waiting: Vec<u64> = waiting.map(|(number, _)| *number).collect();
         for number in waiting {
             self.withdraw(now, RequestKey { session, number }, actions);
@@ -443,14 +449,14 @@ impl Core {
         let request =
             self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
         let Some(Request { gate: Some(id), state }) = request.copied() else { return };
-        if state != RequestState::Waits {
+        if state != RequestState::Waiting {
             self.at_gate(now, id, actions, |gate, out| gate.release(now, key, out));
             self.forget(key);
         }
     }
 
     /// Somebody who does not want to wait has waited as long as a free gate would need.
-    pub(super) fn out_of_patience(
+    pub(super) fn no_wait_expired(
         &mut self,
         now: Time,
         key: RequestKey,
@@ -458,7 +464,7 @@ impl Core {
     ) {
         let stream = self.sessions.stream(key);
         if self.withdraw(now, key, actions) {
-            let (code, message) = match self.without_lease(now) {
+            let (code, message) = match self.missing_lease(now) {
                 None => (
                     ErrorCode::Busy,
                     "all permits are in use, or some node does not answer: `kgate explain` says more".into(),
@@ -497,8 +503,8 @@ impl Core {
         for (number, state) in requests {
             let key = RequestKey { session: id, number };
             match state {
-                RequestState::Waits => drop(self.withdraw(now, key, actions)),
-                RequestState::Holds | RequestState::Loses => self.release(now, key, actions),
+                RequestState::Waiting => drop(self.withdraw(now, key, actions)),
+                RequestState::Holding | RequestState::Losing => self.release(now, key, actions),
             }
         }
         self.sessions.close(id);
@@ -514,10 +520,10 @@ impl Core {
             for (number, state) in requests {
                 let key = RequestKey { session, number };
                 match state {
-                    RequestState::Holds | RequestState::Loses => {
+                    RequestState::Holding | RequestState::Losing => {
                         self.lose(key, text.clone(), actions)
                     }
-                    RequestState::Waits => {
+                    RequestState::Waiting => {
                         self.refuse(key, ErrorCode::NodeGone, text.clone(), actions)
                     }
                 }
@@ -532,7 +538,7 @@ impl Core {
 }
 
 /// The request of this node itself, for the catalogue.
-pub(super) const OURS: RequestKey = RequestKey { session: SessionId(0), number: 0 };
+pub(super) const CATALOGUE_REQUEST: RequestKey = RequestKey { session: SessionId(0), number: 0 };
 
 fn close(client: ClientId, code: ErrorCode, message: String, actions: &mut Vec<Action>) {
     actions.push(Action::Reply(client, ServerMessage::Closed { code, message }));

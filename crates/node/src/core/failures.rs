@@ -15,7 +15,7 @@ use kgate_protocols::registry;
 use super::action::StopReason;
 use super::control::Control;
 use super::peer_message::{GateId, PeerMessage, detector_frame};
-use super::timers::Due;
+use super::timers::Deadline;
 use super::{Action, Core, Gate};
 use crate::driver::{Drive, DriverEffect, DriverInput, InputRejected};
 
@@ -174,9 +174,9 @@ impl Core {
             match effect {
                 Effect::Send { to, message } => self.send(&to, &detector_frame(message), actions),
                 Effect::Arm { timer, least, most } => {
-                    self.timers.arm(now, Due::Detector(timer), least, most);
+                    self.timers.arm(now, Deadline::Detector(timer), least, most);
                 }
-                Effect::Disarm(timer) => self.timers.disarm(&Due::Detector(timer)),
+                Effect::Disarm(timer) => self.timers.disarm(&Deadline::Detector(timer)),
                 Effect::Notify(notice) => {
                     if let Notice::Suspected { node, .. } = *notice {
                         self.crash(now, node, actions);
@@ -204,7 +204,7 @@ impl Core {
         // The clients of the node may go on until the validity that they were told last has
         // passed, and they were told before this instant.
         let wait = self.sessions.terms().over_after();
-        self.timers.arm(now, Due::ConfirmDead(node), wait, wait);
+        self.timers.arm(now, Deadline::ConfirmDead(node), wait, wait);
         // A detector that finds crashes by silence alone refuses this input.
         let crashed = DriverInput::Crashed { node, incarnation: Incarnation(0) };
         let _ = self.drive_detector(now, crashed, actions);

@@ -1,15 +1,14 @@
-//! One gate at one node: its protocol, and the local clients that wait for it or hold something of
-//! it.
+//! One gate at one node: its protocol, the queue of local requests, and the local holders.
 //!
-//! A protocol with numbered slots knows all clients that wait here, in their order, and may ask for
-//! several at once. A protocol of the papers serves one client at a time: the others wait here
-//! until it is free.
+//! A protocol with numbered slots knows all requests that wait here, in their order, and may request
+//! several at once. A protocol of the papers serves one request at a time: the others wait in the
+//! queue until it is free.
 
-mod deciding;
+mod undecided;
 mod withdraw;
 
-pub(super) use deciding::Deciding;
-pub use deciding::Hold;
+pub use undecided::DurableSpec;
+pub(super) use undecided::UndecidedGrant;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -45,20 +44,31 @@ pub(super) enum GateEffect {
     Persist(Vec<u8>),
 }
 
-/// Who waits here.
+/// A request that waits here.
 #[derive(Debug)]
-struct Waiter {
-    /// None if nobody waits any more, and the protocol could not be told: what it grants is given
-    /// back.
+pub(super) struct Waiter {
+    /// None if the request was withdrawn and the protocol could not withdraw it: its grant is
+    /// released at once.
     key: Option<RequestKey>,
     weight: u32,
     since: Time,
     process: Process,
-    /// The log is to hold its permit.
-    hold: Option<Hold>,
+    /// Set if its permit is durable.
+    hold: Option<DurableSpec>,
 }
 
-/// Who holds something here.
+impl Waiter {
+    pub(super) fn new(key: RequestKey, weight: u32, since: Time, process: Process) -> Self {
+        Self { key: Some(key), weight, since, process, hold: None }
+    }
+
+    /// A request for a durable permit, if `hold` is set.
+    pub(super) fn durable(self, hold: Option<DurableSpec>) -> Self {
+        Self { hold, ..self }
+    }
+}
+
+/// A request that holds a permit here.
 #[derive(Debug)]
 struct Holder {
     key: RequestKey,
@@ -76,7 +86,7 @@ pub struct Counters {
     pub grants: u64,
     /// Permits lost here.
     pub losses: u64,
-    /// The longest that anybody waited who got in, in nanoseconds.
+    /// The longest wait of a granted request, in nanoseconds.
     pub longest_wait: u64,
     /// Messages sent, by kind.
     pub sent: BTreeMap<&'static str, u64>,
@@ -88,18 +98,18 @@ pub struct Counters {
 pub(super) struct Gate {
     pub(super) definition: Definition,
     driver: Box<dyn Drive>,
-    /// How many other nodes a message to all reaches.
+    /// The number of nodes that a message to all reaches.
     others: u64,
-    /// Whether the protocol knows all who wait; else it serves one client at a time.
+    /// Whether the protocol takes all waiting requests; otherwise it serves one at a time.
     numbered: bool,
     waiting: VecDeque<Waiter>,
-    /// So many of the first of those the protocol knows of.
-    handed: usize,
-    /// So many of those wait no more, and the protocol could not be told.
+    /// How many requests at the front of the queue were submitted to the protocol.
+    submitted: usize,
+    /// How many of those were withdrawn without the protocol.
     abandoned: usize,
     holding: BTreeMap<GrantId, Holder>,
-    /// What the log is to hold and does not yet.
-    deciding: BTreeMap<GrantId, Deciding>,
+    /// Grants that wait for a decision of the log.
+    undecided: BTreeMap<GrantId, UndecidedGrant>,
     pub(super) counters: Counters,
 }
 
@@ -116,30 +126,30 @@ impl Gate {
             others: u64::from(nodes) - 1,
             numbered,
             waiting: VecDeque::new(),
-            handed: 0,
+            submitted: 0,
             abandoned: 0,
             holding: BTreeMap::new(),
-            deciding: BTreeMap::new(),
+            undecided: BTreeMap::new(),
             counters: Counters::default(),
         }
     }
 
-    /// How many wait here.
+    /// The number of waiting requests.
     pub(super) fn waiters(&self) -> usize {
         self.waiting.len() - self.abandoned
     }
 
-    /// The log may hold what it grants.
+    /// Sets what happens to the slots of a silent holder.
     pub(super) fn policy(&mut self, policy: kgate_control::state::Policy) {
         self.definition.policy = policy;
     }
 
-    /// How many hold something here.
+    /// The number of holders.
     pub(super) fn holders(&self) -> usize {
         self.holding.len()
     }
 
-    /// How long the first of those who wait here has waited, in nanoseconds.
+    /// How long the first waiting request has waited, in nanoseconds.
     pub(super) fn longest_waiting(&self, now: Time) -> u64 {
         self.waiting
             .iter()
@@ -147,39 +157,41 @@ impl Gate {
             .map_or(0, |waiter| age(now, waiter.since))
     }
 
-    /// The most that can be asked for at once.
+    /// The greatest weight of a request.
     pub(super) fn widest(&self) -> u32 {
         if self.numbered { self.definition.k.div_ceil(self.definition.lanes.max(1)) } else { 1 }
     }
 
-    /// A client asks. Its weight was looked at.
+    /// Queues a request. Its weight has been checked.
     pub(super) fn acquire(
         &mut self,
         now: Time,
-        key: RequestKey,
-        weight: u32,
-        (process, hold): (Process, Option<Hold>),
+        waiter: Waiter,
         out: &mut Vec<GateEffect>,
     ) -> Result<(), InputRejected> {
-        self.waiting.push_back(Waiter { key: Some(key), weight, since: now, process, hold });
-        self.hand_over(now, out).inspect_err(|_| drop(self.waiting.pop_back()))
+        self.waiting.push_back(waiter);
+        self.submit_waiting(now, out).inspect_err(|_| drop(self.waiting.pop_back()))
     }
 
-    /// Tells the protocol of those who wait, as many as it can tolerate to know.
-    fn hand_over(&mut self, now: Time, out: &mut Vec<GateEffect>) -> Result<(), InputRejected> {
-        while let Some(weight) = self.waiting.get(self.handed).map(|waiter| waiter.weight) {
-            if !self.numbered && (self.handed > 0 || !self.holding.is_empty()) {
+    /// Submits waiting requests to the protocol, as many as it takes.
+    fn submit_waiting(
+        &mut self,
+        now: Time,
+        out: &mut Vec<GateEffect>,
+    ) -> Result<(), InputRejected> {
+        while let Some(weight) = self.waiting.get(self.submitted).map(|waiter| waiter.weight) {
+            if !self.numbered && (self.submitted > 0 || !self.holding.is_empty()) {
                 return Ok(());
             }
-            // First, since it may be granted at once.
-            self.handed += 1;
-            self.drive(now, Input::Acquire { weight }, out).inspect_err(|_| self.handed -= 1)?;
+            // Counted first, since it may be granted at once.
+            self.submitted += 1;
+            self.drive(now, Input::Acquire { weight }, out).inspect_err(|_| self.submitted -= 1)?;
         }
         Ok(())
     }
 
-    /// A client gives back what it was granted, after whatever it did is over; false if it holds
-    /// nothing.
+    /// Releases the permit of a request, whose client has stopped using it. Returns whether it
+    /// held one.
     pub(super) fn release(
         &mut self,
         now: Time,
@@ -190,19 +202,18 @@ impl Gate {
             return false;
         };
         self.holding.remove(&grant);
-        self.give_back(now, grant, out);
+        self.return_grant(now, grant, out);
         true
     }
 
-    fn give_back(&mut self, now: Time, grant: GrantId, out: &mut Vec<GateEffect>) {
-        self.drive(now, Input::Release { grant }, out)
-            .expect("it was granted, and is given back once");
-        self.go_on(now, out);
+    fn return_grant(&mut self, now: Time, grant: GrantId, out: &mut Vec<GateEffect>) {
+        self.drive(now, Input::Release { grant }, out).expect("a grant is released once");
+        self.submit_more(now, out);
     }
 
-    /// The protocol may be free for the next client.
-    fn go_on(&mut self, now: Time, out: &mut Vec<GateEffect>) {
-        self.hand_over(now, out).expect("what waits was looked at when it came");
+    /// The protocol may be free for the next request.
+    fn submit_more(&mut self, now: Time, out: &mut Vec<GateEffect>) {
+        self.submit_waiting(now, out).expect("a waiting request was checked when it was queued");
     }
 
     /// Hands the protocol one input and carries out its effects.
@@ -218,9 +229,8 @@ impl Gate {
         Ok(())
     }
 
-    /// What the protocol wanted done when it started. If it remembers a client of an earlier
-    /// incarnation that waited, that one is gone; and if it has a permit for it at once, that is
-    /// given back.
+    /// Carries out the first effects of the protocol. If it restored a request of an earlier
+    /// incarnation, that client is gone: a grant for it is released at once.
     pub(super) fn started(
         &mut self,
         now: Time,
@@ -237,7 +247,7 @@ impl Gate {
                 process,
                 hold: None,
             });
-            (self.handed, self.abandoned) = (1, 1);
+            (self.submitted, self.abandoned) = (1, 1);
         }
         self.carry_out(now, effects, out);
     }
@@ -254,17 +264,17 @@ impl Gate {
             .expect("a protocol with slots has incarnations");
     }
 
-    /// What a request holds.
+    /// The slots of a request's permit.
     pub(super) fn slots_of(&self, key: RequestKey) -> Option<&[u32]> {
         self.holding.values().find(|holder| holder.key == key).map(|holder| holder.slots.as_slice())
     }
 
-    /// Nobody knows the fences under which those who hold now were granted their slots.
+    /// Forgets the fences of the present holders: they are of an earlier incarnation.
     pub(super) fn forget_fences(&mut self) {
         self.holding.values_mut().for_each(|holder| holder.fence = None);
     }
 
-    /// That incarnation of that node is over.
+    /// An incarnation of a node has ended.
     pub(super) fn crashed(
         &mut self,
         now: Time,
@@ -272,9 +282,9 @@ impl Gate {
         incarnation: Incarnation,
         out: &mut Vec<GateEffect>,
     ) {
-        // A protocol that needs no such news says so, and nothing has changed.
+        // A protocol without this input refuses it, and nothing changes.
         let _ = self.drive(now, Input::Crashed { node, incarnation }, out);
-        self.go_on(now, out);
+        self.submit_more(now, out);
     }
 
     /// Whether this node may grant (rule N5).
@@ -282,16 +292,16 @@ impl Gate {
         self.drive(now, Input::Lease(valid), out).expect("a protocol with slots knows leases");
     }
 
-    /// It has so many units from now on; those that are in use beyond come back by and by.
+    /// Changes k. Slots beyond it that are in use come back when they are released.
     pub(super) fn resize(&mut self, now: Time, k: u32, author: String, out: &mut Vec<GateEffect>) {
         (self.definition.k, self.definition.author) = (k, author);
-        // A gate that is to end has none; its protocol has one, which nobody may ask for.
+        // A closed gate has k = 0. Its protocol keeps one slot, which no request may take.
         self.drive(now, Input::Resize(k.max(1)), out)
             .expect("a protocol with slots can be resized");
-        self.go_on(now, out);
+        self.submit_more(now, out);
     }
 
-    /// All that is known of it here, at a clean stop; nobody waits any more.
+    /// The state of the gate at a clean stop. No request waits any more.
     pub(super) fn suspend(&self, id: u32) -> Option<SuspendedGate> {
         let holders = self.holding.iter().map(|(grant, holder)| SuspendedHolder {
             grant: *grant,
@@ -303,13 +313,15 @@ impl Gate {
             slots: holder.slots.clone(),
             fence: holder.fence,
         });
-        let deciding =
-            self.deciding.iter().map(|(grant, it)| (*grant, Deciding { key: None, ..it.clone() }));
-        let (holders, deciding) = (holders.collect(), deciding.collect());
-        Some(SuspendedGate { id, protocol: self.driver.suspend()?, holders, deciding })
+        let undecided = self
+            .undecided
+            .iter()
+            .map(|(grant, it)| (*grant, UndecidedGrant { key: None, ..it.clone() }));
+        let (holders, undecided) = (holders.collect(), undecided.collect());
+        Some(SuspendedGate { id, protocol: self.driver.suspend()?, holders, undecided })
     }
 
-    /// These held something when it stopped, and still do.
+    /// Restores the holders of a clean stop.
     pub(super) fn resume(&mut self, holders: Vec<SuspendedHolder>) {
         for SuspendedHolder { grant, session, number, weight, since, process, slots, fence } in
             holders
@@ -319,13 +331,12 @@ impl Gate {
         }
     }
 
-    /// A message to all reaches so many others.
+    /// Sets the number of nodes that a message to all reaches.
     pub(super) fn reaches(&mut self, others: usize) {
         self.others = others as u64;
     }
 
-    /// A message has come for the protocol. What it refuses is counted, and told to whoever keeps
-    /// the logs.
+    /// Hands a message to the protocol. A rejected message is counted.
     pub(super) fn deliver(
         &mut self,
         now: Time,
@@ -335,14 +346,14 @@ impl Gate {
     ) -> Result<(), InputRejected> {
         self.drive(now, Input::Deliver { from, message }, out)
             .inspect_err(|_| self.counters.rejected += 1)?;
-        self.go_on(now, out);
+        self.submit_more(now, out);
         Ok(())
     }
 
-    /// A timer has run out.
+    /// A timer of the protocol fired.
     pub(super) fn expire(&mut self, now: Time, timer: TimerKey, out: &mut Vec<GateEffect>) {
         self.drive(now, Input::Expire(timer), out).expect("the protocol armed this timer");
-        self.go_on(now, out);
+        self.submit_more(now, out);
     }
 
     fn carry_out(&mut self, now: Time, effects: Vec<DriverEffect>, out: &mut Vec<GateEffect>) {
@@ -377,9 +388,10 @@ impl Gate {
                 if let Some(holder) = self.holding.remove(&grant) {
                     self.counters.losses += 1;
                     out.push(GateEffect::Lost(holder.key));
-                } else if let Some(deciding) = self.deciding.remove(&grant) {
-                    // Its client was told nothing. An entry for it that comes later is void.
-                    self.wait_again(now, deciding, out);
+                } else if let Some(undecided) = self.undecided.remove(&grant) {
+                    // Its client was told nothing. The log rejects an entry for it that comes
+                    // later.
+                    self.requeue(now, undecided, out);
                 }
             }
             Notice::TooLarge { weight, most } => {
@@ -387,27 +399,27 @@ impl Gate {
                     out.push(GateEffect::TooLarge { key, weight, most });
                 }
             }
-            // A detector's; and that the request is out, which nobody here has to know.
+            // A gate has no use for these.
             Notice::Asked | Notice::Suspected { .. } => {}
         }
     }
 
-    /// The first of those whom the protocol knows of that wants as much waits no more.
+    /// Removes the first submitted request of that weight.
     fn take_first(&mut self, weight: u32) -> Option<Waiter> {
         let at =
-            self.waiting.iter().take(self.handed).position(|waiter| waiter.weight == weight)?;
+            self.waiting.iter().take(self.submitted).position(|waiter| waiter.weight == weight)?;
         self.take_handed(at)
     }
 
     fn take_handed(&mut self, at: usize) -> Option<Waiter> {
         let waiter = self.waiting.remove(at)?;
-        self.handed -= 1;
+        self.submitted -= 1;
         self.abandoned -= usize::from(waiter.key.is_none());
         Some(waiter)
     }
 
-    /// It is for the first of those who wait for as much: with several queues at a gate they are
-    /// not served in their order.
+    /// The grant is for the first request of its weight. A gate with several lanes does not serve
+    /// requests in their order.
     fn on_granted(
         &mut self,
         now: Time,
@@ -418,10 +430,13 @@ impl Gate {
     ) {
         let units = if self.numbered { slots.len() } else { 1 };
         let first = self.take_first(u32::try_from(units).expect("at most k"));
-        let waiter = first.expect("somebody asked for that");
-        let Some(key) = waiter.key else { return self.give_back(now, grant, out) };
+        let waiter = first.expect("a grant answers a submitted request");
+        let Some(key) = waiter.key else { return self.return_grant(now, grant, out) };
         if let (Some(hold), Some(fence)) = (waiter.hold, fence) {
-            return self.decide(grant, (waiter, hold), slots, fence, out);
+            let Waiter { weight, since, process, .. } = waiter;
+            let key = Some(key);
+            let undecided = UndecidedGrant { key, slots, fence, process, hold, weight, since };
+            return self.await_decision(grant, undecided, out);
         }
         let Waiter { weight, since, process, .. } = waiter;
         self.counters.grants += 1;
@@ -431,7 +446,7 @@ impl Gate {
         out.push(GateEffect::Granted { key, slots, fence });
     }
 
-    /// What people may see.
+    /// What status queries show.
     pub(super) fn view(
         &self,
         now: Time,
@@ -458,7 +473,7 @@ impl Gate {
             since: age(now, waiter.since),
             slots: Vec::new(),
             fence: None,
-            stamp: stamp.filter(|_| at < self.handed),
+            stamp: stamp.filter(|_| at < self.submitted),
             cut_off: false,
         });
         GateView {

@@ -16,7 +16,6 @@
 //!   `timers.rs`: what is due when.
 
 mod action;
-mod bound;
 mod catalogue;
 mod clients;
 mod control;
@@ -27,6 +26,7 @@ mod input;
 mod messages;
 mod peer_message;
 mod peers;
+mod process_bound;
 mod secret;
 mod sessions;
 mod status;
@@ -40,7 +40,7 @@ pub use action::{Action, LogEvent, StopReason};
 pub use catalogue::CATALOGUE;
 pub use control::{ControlSettings, ControlView};
 pub use definition::{BadDefinition, Definition};
-pub use gate::{Counters, Hold};
+pub use gate::{Counters, DurableSpec};
 pub use input::{Input, PeerEvent};
 pub use messages::{
     AcquireRequest, ClientMessage, DurableGrant, DurableOptions, ErrorCode, PermitCommand,
@@ -49,7 +49,7 @@ pub use messages::{
 pub use peer_message::{GateId, PeerMessage};
 pub use peers::PeerError;
 pub use secret::Secret;
-pub use sessions::Terms;
+pub use sessions::SessionTerms;
 pub use status::StatusReport;
 pub use suspend::Suspended;
 pub use view::{ClientView, DurablePermitView, GateView, NodeStatus, Process};
@@ -71,7 +71,7 @@ use control::Control;
 use failures::{CrashStop, FailureModel};
 use gate::{Gate, GateEffect};
 use sessions::Sessions;
-use timers::{Due, Timers};
+use timers::{Deadline, Timers};
 
 /// A stream of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,7 +119,7 @@ pub struct Settings {
     /// How long it waits for an answer.
     pub detect_timeout: Span,
     /// How long the word of a session counts.
-    pub terms: Terms,
+    pub terms: SessionTerms,
     /// How long a client that does not want to wait is let wait: as long as a free gate needs to
     /// answer.
     pub patience: Span,
@@ -279,21 +279,21 @@ impl Core {
         }
         while let Some(due) = self.timers.pop(now) {
             match due {
-                Due::Gate(id, timer) => {
+                Deadline::Gate(id, timer) => {
                     self.at_gate(now, id, actions, |gate, out| gate.expire(now, timer, out));
                 }
-                Due::Detector(timer) => {
+                Deadline::Detector(timer) => {
                     let taken = self.drive_detector(now, kgate_core::Input::Expire(timer), actions);
                     taken.expect("it was armed by the detector itself");
                 }
-                Due::Patience(key) => self.out_of_patience(now, key, actions),
-                Due::StatusQuery(question) => self.status_timed_out(question, actions),
-                Due::ConfirmDead(node) => self.confirm_dead(now, node, actions),
-                Due::NotifyWatchers => self.notify_watchers(actions),
-                Due::NoQuorum => self.out_of_quorum(now, actions),
-                Due::Reclaim(key) => self.release(now, key, actions),
-                Due::Expire(permit) => self.expire_held(now, permit, actions),
-                Due::Reconcile => self.reconcile(now, actions),
+                Deadline::Patience(key) => self.no_wait_expired(now, key, actions),
+                Deadline::StatusQuery(question) => self.status_timed_out(question, actions),
+                Deadline::ConfirmDead(node) => self.confirm_dead(now, node, actions),
+                Deadline::NotifyWatchers => self.notify_watchers(actions),
+                Deadline::NoQuorum => self.quorum_lost(now, actions),
+                Deadline::Reclaim(key) => self.release(now, key, actions),
+                Deadline::Expire(permit) => self.expire_permit(now, permit, actions),
+                Deadline::Reconcile => self.reconcile(now, actions),
             }
         }
     }
@@ -355,15 +355,15 @@ impl Core {
                     self.send(&to, &peer_message::gate_frame(id, message), actions);
                 }
                 GateEffect::Arm { timer, least, most } => {
-                    self.timers.arm(now, Due::Gate(id, timer), least, most)
+                    self.timers.arm(now, Deadline::Gate(id, timer), least, most)
                 }
-                GateEffect::Disarm(timer) => self.timers.disarm(&Due::Gate(id, timer)),
+                GateEffect::Disarm(timer) => self.timers.disarm(&Deadline::Gate(id, timer)),
                 GateEffect::Persist(bytes) => actions.push(Action::Store(id, bytes)),
                 GateEffect::Granted { key, slots, fence } => {
                     self.on_granted(now, id, key, slots, fence, actions);
                 }
                 GateEffect::Decided(grant) => {
-                    self.propose_held(id, grant, actions);
+                    self.propose_hold(id, grant, actions);
                     self.reconcile_later(now);
                 }
                 GateEffect::Lost(key) => {

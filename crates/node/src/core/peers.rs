@@ -6,7 +6,7 @@ use bytes::Bytes;
 use kgate_core::{Input, NodeId, Refusal, Time};
 
 use super::catalogue::{Answer, CATALOGUE, Step};
-use super::clients::OURS;
+use super::clients::CATALOGUE_REQUEST;
 use super::definition::{BadDefinition, Definition};
 use super::failures::FailureModel;
 use super::peer_message::{GATE_ID_MAX, GateId, PeerMessage};
@@ -253,11 +253,16 @@ impl Core {
             return;
         }
         self.open_gate(now, definition.clone(), None, actions).expect("it was looked at");
-        self.learnt(now, definition, actions);
+        self.gate_opened(now, definition, actions);
     }
 
     /// There is a gate, and it is open: what came for it before happens.
-    pub(super) fn learnt(&mut self, now: Time, definition: Definition, actions: &mut Vec<Action>) {
+    pub(super) fn gate_opened(
+        &mut self,
+        now: Time,
+        definition: Definition,
+        actions: &mut Vec<Action>,
+    ) {
         let (id, name) = (definition.id, definition.name.clone());
         self.catalogue.insert(definition.clone());
         actions.push(Action::Opened(definition));
@@ -276,7 +281,9 @@ impl Core {
                 self.advance_creation(now, actions);
             }
             None => {
-                self.at_gate(now, CATALOGUE, actions, |gate, out| gate.release(now, OURS, out));
+                self.at_gate(now, CATALOGUE, actions, |gate, out| {
+                    gate.release(now, CATALOGUE_REQUEST, out)
+                });
             }
         }
     }

@@ -40,15 +40,15 @@ pub(super) struct Request {
 /// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestState {
-    Waits,
-    Holds,
+    Waiting,
+    Holding,
     /// It was told that its permit no longer counts, and has not said that whatever it did is over.
-    Loses,
+    Losing,
 }
 
 /// How long the word of a session counts.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct SessionTerms {
     /// What a client is told: so long from when it asked. None: sessions are bound to processes,
     /// not to time.
     pub valid_for: Option<Span>,
@@ -56,7 +56,7 @@ pub struct Terms {
     pub clock_error: u32,
 }
 
-impl Terms {
+impl SessionTerms {
     /// From when on a client that was answered at `now` is surely gone.
     fn until(self, now: Time) -> Time {
         if self.valid_for.is_none() { Time::NEVER } else { now + self.over_after() }
@@ -91,7 +91,7 @@ pub(super) struct SuspendedSession {
 /// All sessions of this node.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    terms: Terms,
+    terms: SessionTerms,
     sessions: BTreeMap<SessionId, Session>,
     streams: BTreeMap<ClientId, SessionId>,
     /// Who is counted gone when.
@@ -100,7 +100,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    pub(super) fn new(terms: Terms) -> Self {
+    pub(super) fn new(terms: SessionTerms) -> Self {
         Self {
             terms,
             sessions: BTreeMap::new(),
@@ -114,7 +114,7 @@ impl Sessions {
         self.sessions.len()
     }
 
-    pub(super) fn terms(&self) -> Terms {
+    pub(super) fn terms(&self) -> SessionTerms {
         self.terms
     }
 
@@ -156,10 +156,12 @@ impl Sessions {
     /// All that hold something, and how many there ever were.
     pub(super) fn suspend(&self) -> (u64, Vec<SuspendedSession>) {
         let suspended = self.sessions.iter().filter_map(|(id, session)| {
-            let held =
-                session.requests.iter().filter(|(_, request)| request.state != RequestState::Waits);
+            let held = session
+                .requests
+                .iter()
+                .filter(|(_, request)| request.state != RequestState::Waiting);
             let requests = held.filter_map(|(number, request)| {
-                Some((*number, request.gate?.0, request.state == RequestState::Loses))
+                Some((*number, request.gate?.0, request.state == RequestState::Losing))
             });
             let requests: Vec<(u64, u32, bool)> = requests.collect();
             let Session { secret, process, until, .. } = session;
@@ -173,7 +175,8 @@ impl Sessions {
     pub(super) fn restore(&mut self, opened: u64, suspended: Vec<SuspendedSession>) {
         self.opened = opened;
         for SuspendedSession { id, secret, process, until, requests } in suspended {
-            let state = |loses: bool| if loses { RequestState::Loses } else { RequestState::Holds };
+            let state =
+                |loses: bool| if loses { RequestState::Losing } else { RequestState::Holding };
             let requests = requests.into_iter().map(|(number, gate, loses)| {
                 (number, Request { gate: Some(GateId(gate)), state: state(loses) })
             });
@@ -194,7 +197,7 @@ impl Sessions {
         if let Some(session) = self.sessions.get_mut(&key.session) {
             session
                 .requests
-                .insert(key.number, Request { gate: Some(gate), state: RequestState::Waits });
+                .insert(key.number, Request { gate: Some(gate), state: RequestState::Waiting });
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kgate_core::{NodeId, Span, Time};
 
 use super::peer_message::PeerMessage;
-use super::timers::Due;
+use super::timers::Deadline;
 use super::view::{GateView, NodeStatus};
 use super::{Action, Core, RequestKey};
 
@@ -81,7 +81,7 @@ impl Core {
         let message = PeerMessage::StatusQuery { question, gate: gate.map(str::to_owned) }.bytes();
         actions.extend(awaited.iter().map(|node| Action::Send(*node, message.clone())));
         self.status_queries.0.insert(question, PendingQuery { awaited, report });
-        self.timers.arm(now, Due::StatusQuery(question), PATIENCE, PATIENCE);
+        self.timers.arm(now, Deadline::StatusQuery(question), PATIENCE, PATIENCE);
         self.send_status_reports(actions);
     }
 
@@ -95,7 +95,7 @@ impl Core {
 
     pub(super) fn send_status_reports(&mut self, actions: &mut Vec<Action>) {
         for (question, report) in self.status_queries.done() {
-            self.timers.disarm(&Due::StatusQuery(question));
+            self.timers.disarm(&Deadline::StatusQuery(question));
             actions.push(Action::StatusReport(question, report));
         }
     }

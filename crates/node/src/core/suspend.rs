@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use super::action::StopReason;
 use super::control::definition;
 use super::failures::FailureModel;
-use super::gate::Deciding;
+use super::gate::UndecidedGrant;
 use super::peer_message::PeerMessage;
 use super::sessions::{RequestState, SuspendedSession};
-use super::timers::Due;
+use super::timers::Deadline;
 use super::view::Process;
 use super::{Action, CannotStart, Core, GateId, RequestKey, SessionId};
 
@@ -42,7 +42,7 @@ pub(super) struct SuspendedGate {
     pub(super) protocol: Vec<u8>,
     pub(super) holders: Vec<SuspendedHolder>,
     /// What the log is to hold.
-    pub(super) deciding: Vec<(GrantId, Deciding)>,
+    pub(super) undecided: Vec<(GrantId, UndecidedGrant)>,
 }
 
 /// A permit of a node that has stopped.
@@ -108,7 +108,7 @@ impl Core {
         // messages arrive, or ask again.
         for (session, _, requests) in self.sessions.all() {
             for (number, _) in
-                requests.into_iter().filter(|(_, state)| *state == RequestState::Waits)
+                requests.into_iter().filter(|(_, state)| *state == RequestState::Waiting)
             {
                 self.withdraw(now, RequestKey { session, number }, actions);
             }
@@ -140,18 +140,18 @@ impl Core {
         for session in &sessions {
             for (number, _, _) in session.requests.iter().filter(|(_, _, loses)| *loses) {
                 let key = RequestKey { session: SessionId(session.id), number: *number };
-                self.timers.arm(now, Due::Reclaim(key), over, over);
+                self.timers.arm(now, Deadline::Reclaim(key), over, over);
             }
         }
         self.sessions.restore(opened, sessions);
-        for SuspendedGate { id, protocol, holders, deciding } in gates {
+        for SuspendedGate { id, protocol, holders, undecided } in gates {
             let known = self.failures.control().cluster_state.gates.get(&GateId(id));
             let Some(definition) = known.map(definition) else { continue };
             self.catalogue.insert(definition.clone());
             self.open_gate(now, definition, Some(&protocol), actions)?;
             if let Some(gate) = self.gates.get_mut(&GateId(id)) {
                 gate.resume(holders);
-                gate.go_on_deciding(deciding);
+                gate.resume_undecided(undecided);
             }
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! Nodes without sockets, wired together by hand.
 
-mod bound;
 mod catalogue;
 mod clients;
 mod control;
 mod crashes;
 mod fleet;
-mod world;
+mod process_bound;
+mod simulation;
 
 use kgate_core::Span;
 
@@ -22,7 +22,7 @@ fn settings(nodes: u32) -> Settings {
         detection: Detection::VCube,
         detect_interval: Span(500_000_000),
         detect_timeout: Span(1_000_000_000),
-        terms: Terms { valid_for: Some(Span(4_000_000_000)), clock_error: 10 },
+        terms: SessionTerms { valid_for: Some(Span(4_000_000_000)), clock_error: 10 },
         patience: Span(100_000_000),
         queue_max: 100,
         sessions_max: 100,

@@ -10,7 +10,7 @@ use crate::driver::TimerKey;
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
+pub(super) enum Deadline {
     /// A timer of a gate's protocol.
     Gate(GateId, TimerKey),
     /// A timer of the detector.
@@ -37,8 +37,8 @@ pub(super) enum Due {
 #[derive(Debug)]
 pub(super) struct Timers {
     rng: u64,
-    queue: BTreeSet<(Time, Due)>,
-    when: BTreeMap<Due, Time>,
+    queue: BTreeSet<(Time, Deadline)>,
+    when: BTreeMap<Deadline, Time>,
 }
 
 impl Timers {
@@ -48,7 +48,7 @@ impl Timers {
 
     /// Due between `least` and `most` from now: where protocols ask for a range, so that not all
     /// act at once.
-    pub(super) fn arm(&mut self, now: Time, due: Due, least: Span, most: Span) {
+    pub(super) fn arm(&mut self, now: Time, due: Deadline, least: Span, most: Span) {
         self.disarm(&due);
         let width = most.0.saturating_sub(least.0);
         let drawn =
@@ -58,18 +58,18 @@ impl Timers {
         self.when.insert(due, at);
     }
 
-    pub(super) fn runs(&self, due: &Due) -> bool {
+    pub(super) fn runs(&self, due: &Deadline) -> bool {
         self.when.contains_key(due)
     }
 
-    pub(super) fn disarm(&mut self, due: &Due) {
+    pub(super) fn disarm(&mut self, due: &Deadline) {
         if let Some(at) = self.when.remove(due) {
             self.queue.remove(&(at, *due));
         }
     }
 
     /// The next that is due by now.
-    pub(super) fn pop(&mut self, now: Time) -> Option<Due> {
+    pub(super) fn pop(&mut self, now: Time) -> Option<Deadline> {
         let &(at, due) = self.queue.first().filter(|first| first.0 <= now)?;
         self.queue.remove(&(at, due));
         self.when.remove(&due);
@@ -89,14 +89,17 @@ mod tests {
     #[test]
     fn each_runs_once() {
         let mut timers = Timers::new(1);
-        timers.arm(Time(0), Due::StatusQuery(1), Span(10), Span(10));
-        timers.arm(Time(0), Due::StatusQuery(2), Span(5), Span(8));
-        timers.arm(Time(0), Due::StatusQuery(3), Span(1), Span(1));
-        timers.disarm(&Due::StatusQuery(3));
-        timers.arm(Time(2), Due::StatusQuery(1), Span(1), Span(1));
+        timers.arm(Time(0), Deadline::StatusQuery(1), Span(10), Span(10));
+        timers.arm(Time(0), Deadline::StatusQuery(2), Span(5), Span(8));
+        timers.arm(Time(0), Deadline::StatusQuery(3), Span(1), Span(1));
+        timers.disarm(&Deadline::StatusQuery(3));
+        timers.arm(Time(2), Deadline::StatusQuery(1), Span(1), Span(1));
         assert_eq!((timers.next(), timers.pop(Time(2))), (Some(Time(3)), None));
-        assert_eq!(timers.pop(Time(20)), Some(Due::StatusQuery(1)));
+        assert_eq!(timers.pop(Time(20)), Some(Deadline::StatusQuery(1)));
         assert!((Time(5)..=Time(8)).contains(&timers.next().unwrap()));
-        assert_eq!((timers.pop(Time(20)), timers.pop(Time(20))), (Some(Due::StatusQuery(2)), None));
+        assert_eq!(
+            (timers.pop(Time(20)), timers.pop(Time(20))),
+            (Some(Deadline::StatusQuery(2)), None)
+        );
     }
 }

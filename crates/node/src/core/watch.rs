@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kgate_core::{NodeId, Span, Time};
 
 use super::peer_message::PeerMessage;
-use super::timers::Due;
+use super::timers::Deadline;
 use super::{Action, Core};
 
 /// Changes within that time are told together.
@@ -52,9 +52,9 @@ impl Core {
         let watched = self.watching.here || !self.watching.elsewhere.is_empty();
         if std::mem::take(&mut self.watching.changed)
             && watched
-            && !self.timers.runs(&Due::NotifyWatchers)
+            && !self.timers.runs(&Deadline::NotifyWatchers)
         {
-            self.timers.arm(now, Due::NotifyWatchers, TOGETHER, TOGETHER);
+            self.timers.arm(now, Deadline::NotifyWatchers, TOGETHER, TOGETHER);
         }
     }
 

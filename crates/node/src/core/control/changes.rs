@@ -62,7 +62,7 @@ impl Core {
                     control.forced_eviction().filter(|_| node == control.me)
                 {
                     let text = format!("its node is being evicted by {}", forced_eviction.author);
-                    self.lose_all(now, &text, actions);
+                    self.lose_all_permits(now, &text, actions);
                 }
             }
             Change::DirectoryRemoved(node) => {
@@ -157,7 +157,7 @@ impl Core {
             actions.push(Action::Stop(StopReason::UnsupportedGate(error)));
             return;
         }
-        self.learnt(now, definition, actions);
+        self.gate_opened(now, definition, actions);
     }
 
     /// Who takes part in a gate that the log has made: those who did then, and those who came

@@ -21,7 +21,7 @@ pub(in crate::core) enum Purpose {
     /// Who waits here has a permit in the log already.
     Attach(RequestKey, PermitId),
     /// Nobody wants what the log holds.
-    GiveBack(PermitId),
+    ReleaseUnwanted(PermitId),
     /// A permit was not renewed in time.
     Expire(PermitId),
     /// A client has shown the secret of a permit.
@@ -55,18 +55,18 @@ impl Core {
     ) {
         let purpose = self.failures.control_mut().open.remove(&number);
         match purpose {
-            Some(Purpose::Add) => self.add_proposed(now, came.err(), actions),
-            Some(Purpose::Gate(name, k)) => self.gate_proposed(now, &name, k, came, actions),
+            Some(Purpose::Add) => self.on_add_proposed(now, came.err(), actions),
+            Some(Purpose::Gate(name, k)) => self.on_gate_proposed(now, &name, k, came, actions),
             Some(Purpose::Held(gate, grant)) => {
-                self.held_proposed(now, (gate, grant), came, actions)
+                self.on_hold_proposed(now, (gate, grant), came, actions)
             }
             Some(Purpose::Attach(key, permit)) => {
-                self.attach_proposed(now, (key, permit), came, actions)
+                self.on_attach_proposed(now, (key, permit), came, actions)
             }
             Some(Purpose::Permit(client, key, permit, word)) => {
-                self.permit_proposed(client, key, (permit, word), came, actions);
+                self.on_permit_proposed(client, key, (permit, word), came, actions);
             }
-            Some(Purpose::GiveBack(permit)) => self.give_back_proposed(now, permit, &came),
+            Some(Purpose::ReleaseUnwanted(permit)) => self.on_release_unwanted(now, permit, &came),
             // Proposed again when its time has passed again.
             Some(Purpose::Expire(_)) | None => {}
         }
@@ -74,7 +74,11 @@ impl Core {
 
     /// A client wants a gate that is not known here, or not with that k: the log knows better than
     /// this node, which may be behind.
-    pub(in crate::core) fn ask_log(&mut self, pending: PendingAcquire, actions: &mut Vec<Action>) {
+    pub(in crate::core) fn create_by_log(
+        &mut self,
+        pending: PendingAcquire,
+        actions: &mut Vec<Action>,
+    ) {
         let (name, k) = (pending.request.gate.clone(), pending.request.k.unwrap_or(1));
         let author = author(&pending.process, self.settings.me);
         let policy = pending.request.durable.policy.unwrap_or_default();
@@ -109,7 +113,7 @@ impl Core {
         some
     }
 
-    fn gate_proposed(
+    fn on_gate_proposed(
         &mut self,
         now: Time,
         name: &str,
@@ -118,7 +122,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let version = if let Ok(Applied::Gate { version, .. }) = came { version } else { 0 };
-        if let Some((why, text)) = came.err().map(why_not) {
+        if let Some((why, text)) = came.err().map(refusal_of) {
             // Who did not say which k takes the gate as it is; the log has it, and this node will
             // hear of it.
             let content = |pending: &PendingAcquire| {
@@ -145,7 +149,7 @@ impl Core {
 }
 
 /// What a client is told whose gate could not be made.
-fn why_not(not_done: ProposeError) -> (ErrorCode, String) {
+fn refusal_of(not_done: ProposeError) -> (ErrorCode, String) {
     match not_done {
         ProposeError::Rejected(void @ Rejected::Conflict { .. }) => {
             (ErrorCode::Conflict, void.to_string())
@@ -183,8 +187,8 @@ mod tests {
     /// nonsense may not.
     #[test]
     fn too_early_is_not_wrong() {
-        let why_not = |rejected| why_not(ProposeError::Rejected(rejected)).0;
-        assert_eq!(why_not(Rejected::NotBootstrapped), ErrorCode::NoQuorum);
-        assert_eq!(why_not(Rejected::Invalid(Invalid::ZeroK)), ErrorCode::BadRequest);
+        let refusal_of = |rejected| refusal_of(ProposeError::Rejected(rejected)).0;
+        assert_eq!(refusal_of(Rejected::NotBootstrapped), ErrorCode::NoQuorum);
+        assert_eq!(refusal_of(Rejected::Invalid(Invalid::ZeroK)), ErrorCode::BadRequest);
     }
 }

@@ -12,7 +12,7 @@ use kgate_core::{Incarnation, Span, Time};
 use super::gates::Purpose;
 use super::{Control, ControlView, view};
 use crate::core::action::StopReason;
-use crate::core::timers::Due;
+use crate::core::timers::Deadline;
 use crate::core::{Action, CannotStart, Core};
 
 impl Core {
@@ -29,13 +29,13 @@ impl Core {
             self.others =
                 control.incarnations.keys().copied().filter(|node| *node != control.me).collect();
             self.resume(now, suspended, actions)?;
-            self.count_all(now);
+            self.restart_all_ttls(now);
         }
         let control = self.failures.control();
         let changes = settings.cluster_state.changes_since(&control.cluster_state);
         let (applied, patience) = (settings.cluster_state.applied, control.timing.lease);
         self.apply_changes(now, applied, changes, actions);
-        self.timers.arm(now, Due::NoQuorum, patience, patience);
+        self.timers.arm(now, Deadline::NoQuorum, patience, patience);
         self.reconcile(now, actions);
         self.check_lease(now, actions);
         Ok(())
@@ -67,7 +67,7 @@ impl Core {
                 let gates = self.reconcile_gates(actions);
                 let held = self.reconcile_held(actions);
                 if !gates && !held {
-                    return self.timers.disarm(&Due::Reconcile);
+                    return self.timers.disarm(&Deadline::Reconcile);
                 }
             }
             // R2: never beside an earlier incarnation.
@@ -109,8 +109,8 @@ impl Core {
             // The log is being founded, or an operator has to admit this node.
             None => {}
         }
-        if !self.timers.runs(&Due::Reconcile) {
-            self.timers.arm(now, Due::Reconcile, again, again);
+        if !self.timers.runs(&Deadline::Reconcile) {
+            self.timers.arm(now, Deadline::Reconcile, again, again);
         }
     }
 
@@ -150,7 +150,7 @@ impl Core {
     }
 
     /// What came of the proposal to add this incarnation.
-    pub(super) fn add_proposed(
+    pub(super) fn on_add_proposed(
         &mut self,
         now: Time,
         refused: Option<ProposeError>,
@@ -181,7 +181,7 @@ impl Core {
 
     pub(in crate::core) fn reconcile_later(&mut self, now: Time) {
         let again = Span(self.failures.control().timing.lease.0 / 4);
-        self.timers.arm(now, Due::Reconcile, again, again);
+        self.timers.arm(now, Deadline::Reconcile, again, again);
     }
 
     /// What people may see of the control plane at this node.

@@ -17,7 +17,7 @@ use crate::core::failures::FailureModel;
 use crate::core::messages::ErrorCode;
 use crate::core::peer_message::{GateId, PeerMessage};
 use crate::core::sessions::RequestState;
-use crate::core::timers::Due;
+use crate::core::timers::Deadline;
 use crate::core::{Action, Core, RequestKey};
 
 impl Core {
@@ -37,14 +37,14 @@ impl Core {
                 let why = control.waits_for(now);
                 actions.push(Action::Log(LogEvent::CannotGrant(why)));
                 let patience = control.timing.lease;
-                self.timers.arm(now, Due::NoQuorum, patience, patience);
+                self.timers.arm(now, Deadline::NoQuorum, patience, patience);
                 let text = "the lease of its node is over: too few voters have answered it";
-                self.lose_all(now, text, actions);
+                self.lose_all_permits(now, text, actions);
             }
             (false, true) => {
                 control.no_quorum = false;
                 actions.push(Action::Log(LogEvent::CanGrant));
-                self.timers.disarm(&Due::NoQuorum);
+                self.timers.disarm(&Deadline::NoQuorum);
                 self.mark_dirty();
             }
             (false, false) | (true, true) => {}
@@ -70,22 +70,22 @@ impl Core {
 
     /// The lease is over, or will be: whoever holds something is told, and has as long to end as
     /// its time may last by the slowest clock.
-    pub(super) fn lose_all(&mut self, now: Time, text: &str, actions: &mut Vec<Action>) {
+    pub(super) fn lose_all_permits(&mut self, now: Time, text: &str, actions: &mut Vec<Action>) {
         self.mark_dirty();
         let over = self.sessions.terms().over_after();
         for (session, _, requests) in self.sessions.all() {
             for (number, _) in
-                requests.into_iter().filter(|(_, state)| *state == RequestState::Holds)
+                requests.into_iter().filter(|(_, state)| *state == RequestState::Holding)
             {
                 let key = RequestKey { session, number };
-                self.tell_lost(key, text.to_owned(), actions);
-                self.timers.arm(now, Due::Reclaim(key), over, over);
+                self.announce_loss(key, text.to_owned(), actions);
+                self.timers.arm(now, Deadline::Reclaim(key), over, over);
             }
         }
     }
 
     /// The lease has been over for long: nobody is let wait for what may never come.
-    pub(in crate::core) fn out_of_quorum(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(in crate::core) fn quorum_lost(&mut self, now: Time, actions: &mut Vec<Action>) {
         let control = self.failures.control_mut();
         if control.held {
             return;
@@ -93,7 +93,7 @@ impl Core {
         // Whoever is answered, and only has to wait for its own turn, has a quorum.
         let Some(text) = control.lacks_quorum(now) else {
             let patience = control.timing.lease;
-            return self.timers.arm(now, Due::NoQuorum, patience, patience);
+            return self.timers.arm(now, Deadline::NoQuorum, patience, patience);
         };
         if !std::mem::replace(&mut control.no_quorum, true) {
             actions.push(Action::Log(LogEvent::RefusesRequests(text.clone())));
@@ -113,7 +113,7 @@ impl Core {
     ) {
         for (session, client, requests) in self.sessions.all() {
             for (number, _) in
-                requests.into_iter().filter(|(_, state)| *state == RequestState::Waits)
+                requests.into_iter().filter(|(_, state)| *state == RequestState::Waiting)
             {
                 let key = RequestKey { session, number };
                 if gate.is_none_or(|gate| self.gate_of(key) == Some(gate))
@@ -131,7 +131,7 @@ impl Core {
     }
 
     /// Why there is no lease here, if there is none.
-    pub(in crate::core) fn without_lease(&self, now: Time) -> Option<String> {
+    pub(in crate::core) fn missing_lease(&self, now: Time) -> Option<String> {
         let control = self.failures.leases().filter(|control| !control.held)?;
         Some(format!("this node has no lease: {}", control.waits_for(now)))
     }
@@ -168,7 +168,7 @@ impl Core {
         if lacks.is_none() {
             control.no_quorum = false;
             let patience = control.timing.lease;
-            self.timers.arm(now, Due::NoQuorum, patience, patience);
+            self.timers.arm(now, Deadline::NoQuorum, patience, patience);
         }
         lacks
     }

@@ -16,8 +16,8 @@
 //! the voters (rule E1). Only an eviction frees what a silent node held.
 
 mod changes;
+mod durable;
 mod gates;
-mod held;
 mod incarnation;
 mod lease;
 

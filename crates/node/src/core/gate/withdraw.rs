@@ -1,9 +1,9 @@
-//! A client that waits wants it no more.
+//! Withdrawal of a waiting request.
 //!
-//! A protocol takes back what was asked last. So to take back an earlier one, those behind it are
-//! taken back too and asked for again; if all of them want as much, that comes to the same as one
-//! taken back, and each moves up. A protocol that takes nothing back is left to grant it, and it is
-//! given back at once.
+//! A protocol withdraws its latest request. So to withdraw an earlier one, the requests behind it
+//! are withdrawn too and submitted again. If all of them have the same weight, one withdrawal is
+//! enough, and each of them moves up. A protocol that cannot withdraw grants the request in the
+//! end, and the gate releases that grant at once.
 
 use kgate_core::{Input, Time};
 
@@ -11,7 +11,7 @@ use super::{Gate, GateEffect};
 use crate::core::RequestKey;
 
 impl Gate {
-    /// Takes a request back; false if it does not wait here.
+    /// Withdraws a request. Returns whether it waited here.
     pub(in crate::core) fn withdraw(
         &mut self,
         now: Time,
@@ -24,7 +24,7 @@ impl Gate {
         let Some(at) = self.waiting.iter().position(|waiter| waiter.key == Some(key)) else {
             return false;
         };
-        if at >= self.handed {
+        if at >= self.submitted {
             self.waiting.remove(at);
             return true;
         }
@@ -33,9 +33,9 @@ impl Gate {
         if behind.iter().all(|other| *other == weight) {
             behind.clear();
         }
-        for taken_back in 0..=behind.len() {
+        for withdrawn in 0..=behind.len() {
             if self.drive(now, Input::Withdraw, out).is_err() {
-                assert_eq!(taken_back, 0, "a protocol takes back all or nothing");
+                assert_eq!(withdrawn, 0, "a protocol withdraws all requests or none");
                 self.waiting[at].key = None;
                 self.abandoned += 1;
                 return true;
@@ -43,13 +43,13 @@ impl Gate {
         }
         self.take_handed(at);
         for weight in behind {
-            self.drive(now, Input::Acquire { weight }, out).expect("it was asked for before");
+            self.drive(now, Input::Acquire { weight }, out).expect("it was submitted before");
         }
-        self.go_on(now, out);
+        self.submit_more(now, out);
         true
     }
 
     fn handed_from(&self, at: usize) -> impl Iterator<Item = u32> + '_ {
-        self.waiting.range(at..self.handed).map(|waiter| waiter.weight)
+        self.waiting.range(at..self.submitted).map(|waiter| waiter.weight)
     }
 }

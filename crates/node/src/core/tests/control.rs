@@ -4,11 +4,11 @@
 use kgate_control::state::{Command, PermitId};
 use kgate_core::NodeId;
 
-use super::world::{MILLISECOND, SECOND, World};
+use super::simulation::{MILLISECOND, SECOND, Simulation};
 use super::*;
 
-fn world(nodes: u32, k: u32) -> World {
-    let mut world = World::quiet(nodes, k);
+fn world(nodes: u32, k: u32) -> Simulation {
+    let mut world = Simulation::quiet(nodes, k);
     world.run_until(1200 * MILLISECOND);
     world
 }
@@ -33,7 +33,7 @@ fn a_cluster_begins() {
 /// that came back.
 #[test]
 fn who_watches_is_told() {
-    let mut world = World::quiet(3, 1);
+    let mut world = Simulation::quiet(3, 1);
     world.run_until(60 * MILLISECOND);
     world.watch(NodeId(0));
     world.run_until(1200 * MILLISECOND);
@@ -208,10 +208,10 @@ fn words_do_not_flood_the_log() {
     let applied = world.view(0).applied;
     assert!(applied > 3);
     let (proposed, told) =
-        world.permit_words(NodeId(0), (0..applied).map(|id| (PermitId(id), Secret(5))));
+        world.permit_commands(NodeId(0), (0..applied).map(|id| (PermitId(id), Secret(5))));
     assert_eq!((proposed, told.len() as u64), (0, applied));
     let unknown = (0..10_000).map(|id| (PermitId(applied + 1 + id), Secret(5)));
-    let (proposed, told) = world.permit_words(NodeId(1), unknown);
+    let (proposed, told) = world.permit_commands(NodeId(1), unknown);
     assert!(proposed < 1000 && proposed + told.len() == 10_000, "{proposed} proposed");
     assert!(
         matches!(told.last(), Some(ServerMessage::Refused { code: ErrorCode::LimitExceeded, .. })),

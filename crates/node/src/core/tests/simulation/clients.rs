@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use kgate_core::{NodeId, Time};
 
 use super::super::super::*;
-use super::{Clock, Event, MILLISECOND, Mutation, World};
+use super::{Clock, Event, MILLISECOND, Mutation, Simulation};
 
 /// What a client does by itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Cue {
+pub(super) enum ClientStep {
     /// Opens a stream, if it has none.
     Dial,
     /// Says that it is alive.
@@ -42,7 +42,7 @@ struct Held {
 
 /// A client.
 #[derive(Debug)]
-pub(super) struct Actor {
+pub(super) struct SimulatedClient {
     node: NodeId,
     clock: Clock,
     stream: Option<ClientId>,
@@ -59,7 +59,7 @@ pub(super) struct Actor {
     pub(super) served: u64,
 }
 
-impl Actor {
+impl SimulatedClient {
     pub(super) fn new(node: NodeId, clock: Clock) -> Self {
         Self {
             node,
@@ -78,7 +78,7 @@ impl Actor {
     }
 }
 
-impl World {
+impl Simulation {
     fn clock_of(&self, actor: usize) -> Time {
         self.actors[actor].clock.read(self.now)
     }
@@ -90,11 +90,11 @@ impl World {
         self.at(MILLISECOND, Event::ClientMessage { node, boot, stream, ask });
     }
 
-    pub(super) fn cue(&mut self, actor: usize, cue: Cue) {
+    pub(super) fn cue(&mut self, actor: usize, cue: ClientStep) {
         let now = self.clock_of(actor);
         match cue {
-            Cue::Dial => self.dial(actor, now),
-            Cue::Renew => {
+            ClientStep::Dial => self.dial(actor, now),
+            ClientStep::Renew => {
                 let me = &mut self.actors[actor];
                 if me.stream.is_none() {
                     return;
@@ -104,22 +104,22 @@ impl World {
                 me.renewals.insert(sequence, now);
                 self.say(actor, ClientMessage::Renew { sequence });
                 let after = self.timing.session_ping.0 + self.rng.below(5 * MILLISECOND);
-                self.at(after, Event::Client(actor, Cue::Renew));
+                self.at(after, Event::Client(actor, ClientStep::Renew));
             }
-            Cue::Wish if self.by_hand => {}
-            Cue::Wish => self.wish(actor, None),
-            Cue::Applied(number) => {
+            ClientStep::Wish if self.by_hand => {}
+            ClientStep::Wish => self.wish(actor, None),
+            ClientStep::Applied(number) => {
                 if self.is_inside(actor, number) {
                     self.leave(actor, true);
                 }
             }
-            Cue::Ended(number) => {
+            ClientStep::Ended(number) => {
                 if self.is_inside(actor, number) {
                     self.checker.lost += 1;
                     self.leave(actor, true);
                 }
             }
-            Cue::Deadline => {
+            ClientStep::Deadline => {
                 let Some(held) = &self.actors[actor].held else { return };
                 let (orphan, deadline) = (held.orphan, self.actors[actor].deadline);
                 if now < deadline {
@@ -138,7 +138,7 @@ impl World {
     fn watch_deadline(&mut self, actor: usize) {
         let me = &self.actors[actor];
         let at = me.clock.real(me.deadline).max(self.now);
-        self.at(at - self.now, Event::Client(actor, Cue::Deadline));
+        self.at(at - self.now, Event::Client(actor, ClientStep::Deadline));
     }
 
     /// It is outside: nothing of what it did goes on.
@@ -149,7 +149,7 @@ impl World {
             self.say(actor, ClientMessage::Release { number: held.number });
         }
         let think = self.rng.below(200 * MILLISECOND);
-        self.at(think, Event::Client(actor, Cue::Wish));
+        self.at(think, Event::Client(actor, ClientStep::Wish));
     }
 
     fn dial(&mut self, actor: usize, now: Time) {
@@ -158,7 +158,7 @@ impl World {
             return;
         }
         if self.machines[&node].core.is_none() {
-            return self.at(30 * MILLISECOND, Event::Client(actor, Cue::Dial));
+            return self.at(30 * MILLISECOND, Event::Client(actor, ClientStep::Dial));
         }
         self.opened += 1;
         let stream = ClientId(self.opened);
@@ -170,7 +170,7 @@ impl World {
         let resume = me.session.filter(|_| me.held.is_some() && !orphan);
         let secret = Secret(u128::from(self.opened) + 1000);
         self.say(actor, ClientMessage::Hello { process: Process::default(), resume, secret });
-        self.at(self.timing.session_ping.0, Event::Client(actor, Cue::Renew));
+        self.at(self.timing.session_ping.0, Event::Client(actor, ClientStep::Renew));
     }
 
     /// The first client of a node asks.
@@ -254,7 +254,7 @@ impl World {
                 if lost {
                     self.lose(actor);
                 }
-                self.at(MILLISECOND, Event::Client(actor, Cue::Wish));
+                self.at(MILLISECOND, Event::Client(actor, ClientStep::Wish));
             }
             ServerMessage::Renewed { sequence, valid_for } => {
                 if let Some(sent) = me.renewals.remove(&sequence) {
@@ -274,7 +274,7 @@ impl World {
                 if me.waits == Some(number) {
                     me.waits = None;
                     self.checker.refused += 1;
-                    self.at(100 * MILLISECOND, Event::Client(actor, Cue::Wish));
+                    self.at(100 * MILLISECOND, Event::Client(actor, ClientStep::Wish));
                 }
             }
             ServerMessage::Lost { number, .. } => {
@@ -286,7 +286,7 @@ impl World {
                 self.streams.remove(&stream);
                 (me.stream, me.session, me.waits) = (None, None, None);
                 self.lose(actor);
-                self.at(10 * MILLISECOND, Event::Client(actor, Cue::Dial));
+                self.at(10 * MILLISECOND, Event::Client(actor, ClientStep::Dial));
             }
             ServerMessage::Withdrawn { .. }
             | ServerMessage::Released { .. }
@@ -302,7 +302,7 @@ impl World {
             // S2: a grant extends nothing, and one that comes late is given back.
             if me.waits == Some(number) {
                 me.waits = None;
-                self.at(50 * MILLISECOND, Event::Client(actor, Cue::Wish));
+                self.at(50 * MILLISECOND, Event::Client(actor, ClientStep::Wish));
             }
             return self.say(actor, ClientMessage::Release { number });
         }
@@ -313,7 +313,7 @@ impl World {
         let most = if self.healed { 50 } else { 1500 };
         let work = self.rng.within(5 * MILLISECOND, most * MILLISECOND);
         if !self.by_hand {
-            self.at(work, Event::Client(actor, Cue::Applied(number)));
+            self.at(work, Event::Client(actor, ClientStep::Applied(number)));
         }
         self.watch_deadline(actor);
     }
@@ -324,7 +324,7 @@ impl World {
         let Some(held) = &mut self.actors[actor].held else { return };
         if !held.orphan && !std::mem::replace(&mut held.ending, true) {
             let number = held.number;
-            self.at(after, Event::Client(actor, Cue::Ended(number)));
+            self.at(after, Event::Client(actor, ClientStep::Ended(number)));
         }
     }
 
@@ -347,7 +347,7 @@ impl World {
         let node = me.node;
         let boot = self.machines[&node].boot;
         self.at(2 * MILLISECOND, Event::Gone { node, boot, stream });
-        self.at(20 * MILLISECOND, Event::Client(actor, Cue::Dial));
+        self.at(20 * MILLISECOND, Event::Client(actor, ClientStep::Dial));
     }
 
     /// A client is killed: its child goes on, and another client comes in its place.

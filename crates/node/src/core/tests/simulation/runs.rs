@@ -6,7 +6,7 @@
 use kgate_core::NodeId;
 use kgate_testkit::{Rng, each_seed, seeds};
 
-use super::{Event, MILLISECOND, Mutation, SECOND, World};
+use super::{Event, MILLISECOND, Mutation, SECOND, Simulation};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ const FAULTS: u64 = 8 * SECOND;
 /// So long everybody has to get in once all is healed.
 const HEALED: u64 = 12 * SECOND;
 
-impl World {
+impl Simulation {
     pub(super) fn fault(&mut self, fault: Fault) {
         match fault {
             Fault::Cut(node, direction, span) => {
@@ -135,7 +135,10 @@ impl World {
 }
 
 /// One run; what was wrong with it.
-pub(in crate::core::tests) fn run(seed: u64, mutation: Option<Mutation>) -> (World, Vec<String>) {
+pub(in crate::core::tests) fn run(
+    seed: u64,
+    mutation: Option<Mutation>,
+) -> (Simulation, Vec<String>) {
     run_with(seed, mutation, false)
 }
 
@@ -144,12 +147,12 @@ pub(super) fn run_with(
     seed: u64,
     mutation: Option<Mutation>,
     keepers: bool,
-) -> (World, Vec<String>) {
+) -> (Simulation, Vec<String>) {
     let mut rng = Rng::new(seed);
     let nodes = [1, 2, 3, 3, 3, 4, 5][usize::try_from(rng.below(7)).expect("small")];
     let voters = if nodes >= 3 { 3 } else { nodes };
     let k = u32::try_from(rng.within(1, 3)).expect("small");
-    let mut world = World::new(seed, nodes, voters, k, mutation);
+    let mut world = Simulation::new(seed, nodes, voters, k, mutation);
     if keepers {
         world.add_keepers(nodes);
     }

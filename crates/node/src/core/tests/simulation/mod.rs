@@ -8,11 +8,11 @@
 
 mod checker;
 mod clients;
-mod held;
+mod durable;
 mod keepers;
 mod log;
 mod runs;
-mod story;
+mod scenario;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,8 +24,8 @@ use kgate_testkit::Rng;
 
 use super::super::*;
 use checker::Checker;
-use clients::{Actor, Cue};
-use keepers::{Keeper, KeeperCue};
+use clients::{ClientStep, SimulatedClient};
+use keepers::{Keeper, KeeperStep};
 use log::TotalOrder;
 
 pub(super) const MILLISECOND: u64 = 1_000_000;
@@ -100,9 +100,9 @@ enum Event {
     /// A client is told something.
     Told { stream: ClientId, tell: ServerMessage },
     /// A client acts by itself.
-    Client(usize, Cue),
+    Client(usize, ClientStep),
     /// A keeper does.
-    Keeper(usize, KeeperCue),
+    Keeper(usize, KeeperStep),
     /// A node starts.
     Start(NodeId),
     /// Something goes wrong.
@@ -134,7 +134,7 @@ struct Machine {
     lamport: u64,
 }
 
-pub(super) struct World {
+pub(super) struct Simulation {
     pub(super) now: u64,
     seq: u64,
     events: BTreeMap<(u64, u64), Event>,
@@ -142,7 +142,7 @@ pub(super) struct World {
     pub(super) timing: Timing,
     machines: BTreeMap<NodeId, Machine>,
     log: TotalOrder,
-    actors: Vec<Actor>,
+    actors: Vec<SimulatedClient>,
     streams: BTreeMap<ClientId, usize>,
     keepers: Vec<Keeper>,
     keeper_streams: BTreeMap<ClientId, usize>,
@@ -166,7 +166,7 @@ pub(super) struct World {
     changed: BTreeMap<NodeId, u64>,
 }
 
-impl World {
+impl Simulation {
     pub(super) fn new(
         seed: u64,
         nodes: u32,
@@ -203,7 +203,7 @@ impl World {
         let machines = (0..nodes).map(|node| (NodeId(node), machine(&mut rng))).collect();
         let log = TotalOrder::new(nodes, voters, k, timing);
         let actors = (0..actors)
-            .map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut rng) }))
+            .map(|at| SimulatedClient::new(NodeId(at % nodes), Clock { error: error(&mut rng) }))
             .collect();
         let mut world = Self {
             now: 0,
@@ -237,7 +237,7 @@ impl World {
         }
         for actor in 0..world.actors.len() {
             let at = from + world.rng.below(1000 * MILLISECOND);
-            world.at(at, Event::Client(actor, Cue::Dial));
+            world.at(at, Event::Client(actor, ClientStep::Dial));
         }
         world
     }
@@ -454,7 +454,7 @@ impl World {
             me: node,
             incarnation: Incarnation(machine.incarnation),
             seed,
-            terms: Terms { valid_for: Some(timing.lease), clock_error: 10 },
+            terms: SessionTerms { valid_for: Some(timing.lease), clock_error: 10 },
             slots: SlotOptions {
                 ask_again: Some(Span(100 * MILLISECOND)),
                 ..SlotOptions::default()

@@ -5,11 +5,11 @@ use kgate_core::{NodeId, Span};
 use kgate_testkit::{each_seed, seeds};
 
 use super::runs::run_with;
-use super::{MILLISECOND, Mutation, SECOND, World};
+use super::{MILLISECOND, Mutation, SECOND, Simulation};
 
 /// Three nodes with one slot, nobody but one keeper and one client of a lease, who comes later.
-fn story(mutation: Option<Mutation>, ttl: u64, work: u64) -> World {
-    let mut world = World::with_actors(5, 3, 3, 1, mutation, 1, 2 * SECOND);
+fn story(mutation: Option<Mutation>, ttl: u64, work: u64) -> Simulation {
+    let mut world = Simulation::with_actors(5, 3, 3, 1, mutation, 1, 2 * SECOND);
     world.add_keepers(1);
     (world.keepers[0].ttl, world.keepers[0].work) = (Span(ttl), Some(work));
     world.run_until(2 * SECOND);
@@ -17,7 +17,7 @@ fn story(mutation: Option<Mutation>, ttl: u64, work: u64) -> World {
     world
 }
 
-fn inside(world: &World) -> u64 {
+fn inside(world: &Simulation) -> u64 {
     world.actors[0].served
 }
 

@@ -9,11 +9,11 @@ use kgate_control::state::PermitId;
 use kgate_core::{NodeId, Span};
 
 use super::super::super::*;
-use super::{Event, MILLISECOND, SECOND, World};
+use super::{Event, MILLISECOND, SECOND, Simulation};
 
 /// What a keeper does by itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum KeeperCue {
+pub(super) enum KeeperStep {
     /// Opens a stream to the next node, if it has none.
     Dial,
     /// Says that its session is alive.
@@ -48,7 +48,7 @@ pub(in crate::core::tests) struct Keeper {
 /// The checker's names of keepers begin here.
 const NAMES: usize = 1000;
 
-impl World {
+impl Simulation {
     /// So many keepers come, too.
     pub(in crate::core::tests) fn add_keepers(&mut self, count: u32) {
         let nodes = u32::try_from(self.machines.len()).expect("few");
@@ -66,7 +66,7 @@ impl World {
                 told_at: 0,
                 served: 0,
             });
-            self.at(500 * MILLISECOND, Event::Keeper(at as usize, KeeperCue::Dial));
+            self.at(500 * MILLISECOND, Event::Keeper(at as usize, KeeperStep::Dial));
         }
     }
 
@@ -76,24 +76,24 @@ impl World {
         self.at(MILLISECOND, Event::ClientMessage { node, boot, stream, ask });
     }
 
-    pub(super) fn keeper_cue(&mut self, keeper: usize, cue: KeeperCue) {
+    pub(super) fn keeper_cue(&mut self, keeper: usize, cue: KeeperStep) {
         match cue {
-            KeeperCue::Dial => self.keeper_dials(keeper),
-            KeeperCue::Renew => {
+            KeeperStep::Dial => self.keeper_dials(keeper),
+            KeeperStep::Renew => {
                 if self.keepers[keeper].stream.is_some() {
                     self.keeper_says(keeper, ClientMessage::Renew { sequence: 0 });
-                    self.at(self.timing.session_ping.0, Event::Keeper(keeper, KeeperCue::Renew));
+                    self.at(self.timing.session_ping.0, Event::Keeper(keeper, KeeperStep::Renew));
                 }
             }
-            KeeperCue::Wish => self.keeper_wishes(keeper),
-            KeeperCue::Applied => {
+            KeeperStep::Wish => self.keeper_wishes(keeper),
+            KeeperStep::Applied => {
                 if let Some((permit, secret, slots)) = self.keepers[keeper].held.take() {
                     self.checker.leaves(NAMES + keeper, &slots);
                     self.keepers[keeper].owes = Some((permit, secret));
-                    self.keeper_cue(keeper, KeeperCue::Owe);
+                    self.keeper_cue(keeper, KeeperStep::Owe);
                 }
             }
-            KeeperCue::Owe => {
+            KeeperStep::Owe => {
                 let me = &mut self.keepers[keeper];
                 let Some((permit, secret)) = me.owes else { return };
                 me.number += 1;
@@ -102,7 +102,7 @@ impl World {
                     keeper,
                     ClientMessage::Permit { number, permit, secret, command: word },
                 );
-                self.at(300 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Owe));
+                self.at(300 * MILLISECOND, Event::Keeper(keeper, KeeperStep::Owe));
             }
         }
     }
@@ -115,7 +115,7 @@ impl World {
         let node = NodeId((self.keepers[keeper].node.0 + 1) % nodes);
         self.keepers[keeper].node = node;
         if self.machines[&node].core.is_none() {
-            return self.at(30 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Dial));
+            return self.at(30 * MILLISECOND, Event::Keeper(keeper, KeeperStep::Dial));
         }
         self.opened += 1;
         let stream = ClientId(self.opened);
@@ -126,7 +126,7 @@ impl World {
             keeper,
             ClientMessage::Hello { process: Process::default(), resume: None, secret },
         );
-        self.at(self.timing.session_ping.0, Event::Keeper(keeper, KeeperCue::Renew));
+        self.at(self.timing.session_ping.0, Event::Keeper(keeper, KeeperStep::Renew));
     }
 
     fn keeper_wishes(&mut self, keeper: usize) {
@@ -159,8 +159,8 @@ impl World {
         let me = &mut self.keepers[keeper];
         match tell {
             ServerMessage::Welcome { .. } => {
-                self.at(MILLISECOND, Event::Keeper(keeper, KeeperCue::Wish));
-                self.at(MILLISECOND, Event::Keeper(keeper, KeeperCue::Owe));
+                self.at(MILLISECOND, Event::Keeper(keeper, KeeperStep::Wish));
+                self.at(MILLISECOND, Event::Keeper(keeper, KeeperStep::Owe));
             }
             ServerMessage::Granted { number, slots, durable: Some(kept), .. } => {
                 let asked = me.wants.take_if(|_| me.waits == Some(number));
@@ -177,19 +177,19 @@ impl World {
                 self.checker.enters(now, NAMES + keeper, &slots);
                 let most = if self.healed { 50 } else { 1500 };
                 let drawn = self.rng.within(5 * MILLISECOND, most * MILLISECOND);
-                self.at(fixed.unwrap_or(drawn), Event::Keeper(keeper, KeeperCue::Applied));
+                self.at(fixed.unwrap_or(drawn), Event::Keeper(keeper, KeeperStep::Applied));
             }
             ServerMessage::Granted { .. } => {
                 self.checker.violations.push("a keeper was given a lease".into())
             }
             ServerMessage::Refused { number, .. } => {
                 me.waits.take_if(|waits| *waits == number);
-                self.at(100 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Wish));
+                self.at(100 * MILLISECOND, Event::Keeper(keeper, KeeperStep::Wish));
             }
             ServerMessage::Released { .. } => {
                 me.owes = None;
                 let think = self.rng.below(200 * MILLISECOND);
-                self.at(think, Event::Keeper(keeper, KeeperCue::Wish));
+                self.at(think, Event::Keeper(keeper, KeeperStep::Wish));
             }
             ServerMessage::Lost { message: text, .. } => {
                 // Told of what it has given back by now, it means nothing.
@@ -201,7 +201,7 @@ impl World {
             ServerMessage::Closed { .. } => {
                 self.keeper_streams.remove(&stream);
                 (me.stream, me.waits) = (None, None);
-                self.at(10 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Dial));
+                self.at(10 * MILLISECOND, Event::Keeper(keeper, KeeperStep::Dial));
             }
             ServerMessage::PermitRenewed { .. }
             | ServerMessage::Renewed { .. }
@@ -235,6 +235,6 @@ impl World {
         self.keeper_streams.remove(&stream);
         let boot = self.machines[&node].boot;
         self.at(2 * MILLISECOND, Event::Gone { node, boot, stream });
-        self.at(20 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Dial));
+        self.at(20 * MILLISECOND, Event::Keeper(keeper, KeeperStep::Dial));
     }
 }

@@ -4,7 +4,7 @@ use super::fleet::granted;
 use super::*;
 
 fn alone(incarnation: u32) -> Settings {
-    let terms = Terms { valid_for: None, clock_error: 10 };
+    let terms = SessionTerms { valid_for: None, clock_error: 10 };
     Settings { terms, incarnation: Incarnation(incarnation), ..settings(1) }
 }
 

@@ -12,7 +12,7 @@ use kgate_control::voters::Voters;
 use kgate_core::NodeId;
 
 use super::super::super::Input;
-use super::{Event, MILLISECOND, Mutation, Proposer, SECOND, World};
+use super::{Event, MILLISECOND, Mutation, Proposer, SECOND, Simulation};
 
 pub(super) struct TotalOrder {
     state: State,
@@ -80,7 +80,7 @@ impl TotalOrder {
     }
 }
 
-impl World {
+impl Simulation {
     /// Whether a node and a majority of the voters reach each other, and all those are up.
     fn has_quorum(&self, node: NodeId) -> bool {
         let reaches = |other: NodeId| {

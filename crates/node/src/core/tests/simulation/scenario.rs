@@ -4,9 +4,9 @@ use kgate_control::state::{Command, PermitId};
 use kgate_core::NodeId;
 
 use super::super::super::*;
-use super::{Event, World};
+use super::{Event, Simulation};
 
-impl World {
+impl Simulation {
     /// A world in which nothing happens that is not told.
     pub(in crate::core::tests) fn quiet(nodes: u32, k: u32) -> Self {
         let mut world = Self::new(1, nodes, nodes.min(3), k, None);
@@ -106,7 +106,7 @@ impl World {
 
     /// A client begins a session at a node and says these words about permits of the log: how many
     /// of them are proposed, and what it is told.
-    pub(in crate::core::tests) fn permit_words(
+    pub(in crate::core::tests) fn permit_commands(
         &mut self,
         node: NodeId,
         words: impl IntoIterator<Item = (PermitId, Secret)>,

@@ -18,9 +18,9 @@ use kgate_control::state::{
 use kgate_core::{GrantId, Span, Time};
 
 use super::gates::Purpose;
-use crate::core::gate::Deciding;
+use crate::core::gate::UndecidedGrant;
 use crate::core::messages::{DurableGrant, ErrorCode, PermitCommand};
-use crate::core::timers::Due;
+use crate::core::timers::Deadline;
 use crate::core::{
     Action, ClientId, Core, DurablePermitView, GateId, RequestKey, Secret, ServerMessage,
 };
@@ -96,31 +96,31 @@ impl Core {
         let gate_id = permit.gate;
         let Some(gate) = self.gates.get(&gate_id) else { return };
         let decided = gate
-            .deciding()
+            .undecided()
             .find(|(_, it)| mine && it.fence == permit.fence)
             .map(|(grant, _)| grant);
         if let Some(grant) = decided {
-            let handed =
-                self.at_gate(now, gate_id, actions, |gate, out| gate.handed(now, grant, out));
-            match handed.flatten().and_then(|deciding| deciding.key) {
-                Some(key) => self.tell_held(key, id, permit, actions),
+            let submitted =
+                self.at_gate(now, gate_id, actions, |gate, out| gate.decided_held(now, grant, out));
+            match submitted.flatten().and_then(|undecided| undecided.key) {
+                Some(key) => self.grant_durable(key, id, permit, actions),
                 // Nobody waits for it any more.
-                None => self.give_back_held(id, permit, actions),
+                None => self.release_unwanted(id, permit, actions),
             }
         } else if mine {
             // A proposal that was given up, and came through after all.
-            self.give_back_held(id, permit, actions);
+            self.release_unwanted(id, permit, actions);
         }
-        self.attach_all(gate_id, actions);
+        self.attach_waiting(gate_id, actions);
     }
 
     /// Who waits here for what the log holds for it already, by its secret, takes that: its renewal
     /// in the log comes first, since whoever decided it may be about to give it back, for want of a
     /// client.
-    pub(in crate::core) fn attach_all(&mut self, id: GateId, actions: &mut Vec<Action>) {
+    pub(in crate::core) fn attach_waiting(&mut self, id: GateId, actions: &mut Vec<Action>) {
         let Some(gate) = self.gates.get(&id) else { return };
         let control = self.failures.control();
-        let waiting = gate.holders_to_be();
+        let waiting = gate.durable_waiters();
         if waiting.is_empty() {
             return;
         }
@@ -138,7 +138,7 @@ impl Core {
     }
 
     /// What came of it: it is told, or waits on.
-    pub(super) fn attach_proposed(
+    pub(super) fn on_attach_proposed(
         &mut self,
         now: Time,
         (key, id): (RequestKey, PermitId),
@@ -151,16 +151,16 @@ impl Core {
             Ok(_) => {
                 let Some(permit) = control.cluster_state.permits.get(&id).cloned() else { return };
                 self.at_gate(now, gate_id, actions, |gate, out| {
-                    gate.served_otherwise(now, key, out)
+                    gate.withdraw(now, key, out);
                 });
-                self.tell_held(key, id, &permit, actions);
+                self.grant_durable(key, id, &permit, actions);
             }
             Err(ProposeError::Rejected(_)) => {}
             Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.reconcile_later(now),
         }
     }
 
-    fn tell_held(
+    fn grant_durable(
         &mut self,
         key: RequestKey,
         id: PermitId,
@@ -181,7 +181,12 @@ impl Core {
         actions.extend(stream.map(|client| Action::Reply(client, granted)));
     }
 
-    fn give_back_held(&mut self, id: PermitId, permit: &DurablePermit, actions: &mut Vec<Action>) {
+    fn release_unwanted(
+        &mut self,
+        id: PermitId,
+        permit: &DurablePermit,
+        actions: &mut Vec<Action>,
+    ) {
         let control = self.failures.control_mut();
         control.unwanted.insert(id);
         // Whoever was heard since it was held wants it.
@@ -189,11 +194,11 @@ impl Core {
         #[cfg(test)]
         let renewals = renewals.filter(|_| !self.mutations.gives_back_blindly);
         let released = Command::ReleasePermit { permit: id, secret: permit.secret, renewals };
-        self.propose(Purpose::GiveBack(id), released, actions);
+        self.propose(Purpose::ReleaseUnwanted(id), released, actions);
     }
 
     /// What came of giving back what nobody wants: without a quorum it is tried again.
-    pub(super) fn give_back_proposed(
+    pub(super) fn on_release_unwanted(
         &mut self,
         now: Time,
         id: PermitId,
@@ -211,7 +216,7 @@ impl Core {
     /// The log holds a permit no more: whoever is attached to it here is told, unless it has given
     /// it back itself.
     fn freed(&mut self, id: PermitId, how: &FreeReason, actions: &mut Vec<Action>) {
-        self.timers.disarm(&Due::Expire(id.0));
+        self.timers.disarm(&Deadline::Expire(id.0));
         let control = self.failures.control_mut();
         control.known.remove(&id);
         let Some(key) = control.attached.remove(&id) else { return };
@@ -240,7 +245,7 @@ impl Core {
         let wait = if self.mutations.expires_early { Span(wait.0 / 2) } else { wait };
         // Not all at once: the first is enough.
         let spread = Span(control.timing.lease.0 / 2);
-        self.timers.arm(now, Due::Expire(id.0), wait, wait + spread);
+        self.timers.arm(now, Deadline::Expire(id.0), wait, wait + spread);
     }
 
     /// What people may see of it.
@@ -265,25 +270,25 @@ impl Core {
     }
 
     /// This node has been away: it counts anew for all of them.
-    pub(super) fn count_all(&mut self, now: Time) {
+    pub(super) fn restart_all_ttls(&mut self, now: Time) {
         let permits = self.failures.control().cluster_state.permits.keys().copied();
         permits.collect::<Vec<_>>().into_iter().for_each(|id| self.count(now, id));
     }
 
     /// A permit was not renewed in time: so says this node to the log, which may know better.
-    pub(in crate::core) fn expire_held(&mut self, now: Time, id: u64, actions: &mut Vec<Action>) {
+    pub(in crate::core) fn expire_permit(&mut self, now: Time, id: u64, actions: &mut Vec<Action>) {
         let id = PermitId(id);
         let control = self.failures.control();
         let Some(permit) = control.cluster_state.permits.get(&id) else { return };
         let (again, renewals) = (Span(control.timing.lease.0), permit.renewals);
         self.propose(Purpose::Expire(id), Command::ExpirePermit { permit: id, renewals }, actions);
         // Until the log has said something about it, which ends this timer.
-        self.timers.arm(now, Due::Expire(id.0), again, again);
+        self.timers.arm(now, Deadline::Expire(id.0), again, again);
     }
 
     /// Proposes to hold what was decided and is not held; again, until the log has said what
     /// becomes of it.
-    pub(in crate::core) fn propose_held(
+    pub(in crate::core) fn propose_hold(
         &mut self,
         id: GateId,
         grant: GrantId,
@@ -291,10 +296,12 @@ impl Core {
     ) {
         let control = self.failures.control();
         let by = (control.me, control.incarnation);
-        let found =
-            self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
-        let Some((_, deciding)) = found else { return };
-        let Deciding { slots, fence, process, hold, .. } = deciding.clone();
+        let found = self
+            .gates
+            .get(&id)
+            .and_then(|gate| gate.undecided().find(|(other, _)| *other == grant));
+        let Some((_, undecided)) = found else { return };
+        let UndecidedGrant { slots, fence, process, hold, .. } = undecided.clone();
         let held = Command::HoldPermit {
             gate: id,
             slots,
@@ -309,25 +316,27 @@ impl Core {
 
     /// Whether something is being decided; it is proposed again if nobody knows what came of that.
     pub(super) fn reconcile_held(&mut self, actions: &mut Vec<Action>) -> bool {
-        let all =
-            self.gates.iter().flat_map(|(id, gate)| gate.deciding().map(|(grant, _)| (*id, grant)));
+        let all = self
+            .gates
+            .iter()
+            .flat_map(|(id, gate)| gate.undecided().map(|(grant, _)| (*id, grant)));
         let all: Vec<(GateId, GrantId)> = all.collect();
-        all.iter().for_each(|(id, grant)| self.propose_held(*id, *grant, actions));
+        all.iter().for_each(|(id, grant)| self.propose_hold(*id, *grant, actions));
         let control = self.failures.control();
         let unwanted = control
             .unwanted
             .iter()
             .filter_map(|id| Some((*id, control.cluster_state.permits.get(id)?.clone())));
         let unwanted: Vec<(PermitId, DurablePermit)> = unwanted.collect();
-        unwanted.iter().for_each(|(id, permit)| self.give_back_held(*id, permit, actions));
+        unwanted.iter().for_each(|(id, permit)| self.release_unwanted(*id, permit, actions));
         let gates: Vec<GateId> = self.gates.keys().copied().collect();
-        gates.into_iter().for_each(|id| self.attach_all(id, actions));
-        let waits = self.gates.values().any(|gate| gate.has_holders_to_be());
+        gates.into_iter().for_each(|id| self.attach_waiting(id, actions));
+        let waits = self.gates.values().any(|gate| gate.has_durable_waiters());
         waits || !all.is_empty() || !unwanted.is_empty()
     }
 
     /// What came of the proposal to hold something. That it is held is heard by the log itself.
-    pub(super) fn held_proposed(
+    pub(super) fn on_hold_proposed(
         &mut self,
         now: Time,
         (id, grant): (GateId, GrantId),
@@ -335,7 +344,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let void = match came {
-            Ok(Applied::Held(permit)) if self.is_anothers(id, grant, permit) => {
+            Ok(Applied::Held(permit)) if self.is_held_otherwise(id, grant, permit) => {
                 Rejected::Outdated(Outdated::AlreadyGranted(permit))
             }
             Ok(_) | Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => {
@@ -343,12 +352,13 @@ impl Core {
             }
             Err(ProposeError::Rejected(void)) => void,
         };
-        let deciding =
-            self.at_gate(now, id, actions, |gate, out| gate.not_held(now, grant, out)).flatten();
-        let Some(deciding) = deciding else { return };
-        match (void, deciding.key) {
+        let undecided = self
+            .at_gate(now, id, actions, |gate, out| gate.decided_rejected(now, grant, out))
+            .flatten();
+        let Some(undecided) = undecided else { return };
+        match (void, undecided.key) {
             (Rejected::NotMember { .. } | Rejected::Outdated(_), _) => {
-                self.at_gate(now, id, actions, |gate, out| gate.wait_again(now, deciding, out));
+                self.at_gate(now, id, actions, |gate, out| gate.requeue(now, undecided, out));
             }
             (void, Some(key)) => {
                 self.refuse(key, ErrorCode::LimitExceeded, void.to_string(), actions)
@@ -358,15 +368,17 @@ impl Core {
     }
 
     /// Whether the log holds another decision than this one for the same holder.
-    fn is_anothers(&self, id: GateId, grant: GrantId, permit: PermitId) -> bool {
+    fn is_held_otherwise(&self, id: GateId, grant: GrantId, permit: PermitId) -> bool {
         let held = self.failures.control().cluster_state.permits.get(&permit);
-        let ours =
-            self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
+        let ours = self
+            .gates
+            .get(&id)
+            .and_then(|gate| gate.undecided().find(|(other, _)| *other == grant));
         held.zip(ours).is_some_and(|(held, (_, ours))| held.fence != ours.fence)
     }
 
     /// A client shows the secret of a permit that the log holds.
-    pub(in crate::core) fn permit_asked(
+    pub(in crate::core) fn on_permit_command(
         &mut self,
         client: ClientId,
         key: RequestKey,
@@ -384,9 +396,9 @@ impl Core {
             return actions.push(refused(ErrorCode::BadRequest, text));
         };
         let secret = secret.hashed();
-        if let Some(void) = control.surely_void(permit, secret) {
+        if let Some(void) = control.surely_rejected(permit, secret) {
             let void = Err(ProposeError::Rejected(void));
-            return self.permit_proposed(client, key, (permit, command), void, actions);
+            return self.on_permit_proposed(client, key, (permit, command), void, actions);
         }
         let under_way = control.open.values().filter(|open| matches!(open, Purpose::Permit(..)));
         if under_way.count() >= PERMIT_COMMANDS {
@@ -402,7 +414,7 @@ impl Core {
     }
 
     /// What came of it.
-    pub(super) fn permit_proposed(
+    pub(super) fn on_permit_proposed(
         &mut self,
         client: ClientId,
         key: RequestKey,
@@ -458,7 +470,7 @@ impl super::Control {
     /// What the log would say of whoever shows this secret, where this node knows it for sure: a
     /// made-up number or a wrong secret costs nobody an entry. Only what the log has said since, it
     /// does not know.
-    fn surely_void(&self, id: PermitId, secret: state::SecretHash) -> Option<Rejected> {
+    fn surely_rejected(&self, id: PermitId, secret: state::SecretHash) -> Option<Rejected> {
         let void = self.cluster_state.check_secret(id, secret).err()?;
         (id.0 <= self.cluster_state.applied).then_some(void)
     }

@@ -7,6 +7,7 @@
 
 use kgate_core::Time;
 
+use super::gate::Waiter;
 use super::peer_message::GateId;
 use super::sessions::RequestState;
 use super::view::Process;
@@ -19,7 +20,7 @@ impl Core {
             return;
         };
         for (&number, request) in
-            requests.iter().filter(|(_, request)| request.state == RequestState::Holds)
+            requests.iter().filter(|(_, request)| request.state == RequestState::Holding)
         {
             let key = RequestKey { session, number };
             let Some(gate) = request.gate.and_then(|id| self.gates.get(&id)) else { continue };
@@ -80,7 +81,7 @@ impl Core {
             let key = RequestKey { session, number: u64::from(slot) };
             self.sessions.begin(key, id);
             let asked = self.at_gate(now, id, actions, |gate, out| {
-                gate.acquire(now, key, 1, (process.clone(), None), out)
+                gate.acquire(now, Waiter::new(key, 1, now, process.clone()), out)
             });
             let got = self.gates[&id].slots_of(key).map(<[u32]>::to_vec);
             assert!(
