@@ -1,10 +1,11 @@
-//! Which gates there are, and how a new one is made.
+//! The gates of a cluster without a log, and how a new gate is created.
 //!
 //! All nodes must agree on what a gate is before anybody uses it. Gates of the configuration are
-//! the same at all nodes. Any other is made by whoever holds the permit of the *catalogue*, a gate
-//! with one slot that is always there: it asks all nodes whether they know the name, and tells all
-//! what it has made, or what it has learnt. So of two that make a gate at once one comes second and
-//! finds it; and what somebody told to a few before it crashed is found too.
+//! the same at all nodes. Any other gate is created by the holder of the *catalogue*'s permit, a
+//! gate with one slot that always exists. The holder asks all nodes whether they know the name,
+//! then announces to all of them the definition that it has found or made. So of two nodes that
+//! create a gate at once, the second one finds it; and a definition that reached only a few nodes
+//! before its creator crashed is found too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,31 +14,31 @@ use super::peer_message::{GateId, PeerMessage};
 use kgate_control::state::Policy;
 use kgate_core::NodeId;
 
-/// The number of the gate that guards the catalogue.
+/// The id of the gate that guards the catalogue.
 pub const CATALOGUE: GateId = GateId(0);
 
-/// A gate that is being made here, by steps.
+/// The creation of a gate by this node.
 #[derive(Debug)]
 pub(super) struct Creation {
     pub(super) name: String,
     k: u32,
     round: u64,
-    /// Who has not answered in this round.
+    /// The nodes that have not answered in this round.
     awaited: BTreeSet<NodeId>,
     found: Option<Definition>,
     last: GateId,
-    /// What is being told, after all have answered.
+    /// The definition that is being announced, once all have answered.
     telling: Option<Definition>,
 }
 
-/// All gates that this node knows, and what it is making.
+/// All gates that this node knows, and the gate that it creates.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     known: BTreeMap<String, Definition>,
     last: u32,
     rounds: u64,
-    /// Gates that somebody here wants and nobody knows, with the k of the first who asked; the
-    /// first is being made once the permit is here.
+    /// Gates that are requested here and unknown, with the k of the first request. The first one is
+    /// created as soon as this node holds the permit.
     wanted: Vec<(String, u32)>,
     pub(super) creation: Option<Creation>,
 }
@@ -55,7 +56,7 @@ impl Catalogue {
         GateId(self.last)
     }
 
-    /// There is this gate; false if it is known already.
+    /// Adds a gate. Returns false if it is known already.
     pub(super) fn insert(&mut self, definition: Definition) -> bool {
         if self.known.contains_key(&definition.name) {
             return false;
@@ -64,20 +65,19 @@ impl Catalogue {
         self.known.insert(definition.name.clone(), definition).is_none()
     }
 
-    /// A gate has another k, or another policy.
+    /// Changes k and policy of a gate.
     pub(super) fn alter(&mut self, name: &str, k: u32, policy: Policy, author: &str) {
         if let Some(known) = self.known.get_mut(name) {
             (known.k, known.policy, known.author) = (k, policy, author.to_owned());
         }
     }
 
-    /// A gate is gone.
+    /// Removes a gate.
     pub(super) fn remove(&mut self, name: &str) {
         self.known.remove(name);
     }
 
-    /// Somebody wants a gate that is not known. True if the permit of the catalogue must be asked
-    /// for.
+    /// Requests an unknown gate. Returns true if the permit of the catalogue must be acquired.
     pub(super) fn want(&mut self, name: &str, k: u32) -> bool {
         if self.creation.as_ref().is_some_and(|creation| creation.name == name)
             || self.wanted.iter().any(|wanted| wanted.0 == name)
@@ -88,8 +88,8 @@ impl Catalogue {
         self.wanted.len() == 1 && self.creation.is_none()
     }
 
-    /// The permit is here: begins with the first gate that is wanted. None if there is none left
-    /// that is not known.
+    /// This node holds the permit: begins with the first requested gate. None if no requested gate
+    /// is unknown any more.
     pub(super) fn begin(&mut self, others: BTreeSet<NodeId>) -> Option<PeerMessage> {
         while !self.wanted.is_empty() {
             let (name, k) = self.wanted.remove(0);
@@ -107,7 +107,7 @@ impl Catalogue {
         None
     }
 
-    /// A node has answered; or, with no answer, it has crashed and will not.
+    /// A node has answered; or, without an answer, it has crashed.
     pub(super) fn answered(&mut self, from: NodeId, answer: Option<Answer>) {
         let Some(creation) = &mut self.creation else { return };
         match answer {
@@ -121,8 +121,7 @@ impl Catalogue {
         creation.awaited.remove(&from);
     }
 
-    /// The gate that is to be made anew, if all have answered and nobody knows it: its number, its
-    /// name and its k.
+    /// The gate to define, if all have answered and nobody knows it: its id, its name and its k.
     pub(super) fn planned(&self) -> Option<(GateId, String, u32)> {
         let creation = self.creation.as_ref()?;
         let new =
@@ -130,40 +129,44 @@ impl Catalogue {
         new.then(|| (GateId(creation.last.0 + 1), creation.name.clone(), creation.k))
     }
 
-    /// If all have answered: what is to be told to all next (what was found, or else the `plan`),
-    /// or, once that is done too, the gate that there is now.
-    pub(super) fn proceed(&mut self, others: BTreeSet<NodeId>, plan: Option<Definition>) -> Step {
+    /// The next step once all have answered: first to announce the definition that was found, or
+    /// else the `plan`; then the gate is created.
+    pub(super) fn proceed(
+        &mut self,
+        others: BTreeSet<NodeId>,
+        plan: Option<Definition>,
+    ) -> NextStep {
         let Some(creation) = self.creation.as_mut().filter(|creation| creation.awaited.is_empty())
         else {
-            return Step::Wait;
+            return NextStep::Wait;
         };
         let Some(definition) = creation.found.take().or(plan) else {
             let made = self.creation.take().and_then(|creation| creation.telling);
-            return Step::Made(made.expect("all were told"));
+            return NextStep::Created(made.expect("all were told"));
         };
         self.rounds += 1;
         creation.round = self.rounds;
         creation.awaited = others;
         creation.telling = Some(definition.clone());
-        Step::ServerMessage(PeerMessage::Define { round: creation.round, definition })
+        NextStep::ServerMessage(PeerMessage::Define { round: creation.round, definition })
     }
 }
 
-/// An answer to what was asked or told.
+/// An answer of another node.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) round: u64,
-    /// To a question: the gate, if known, and the last number.
+    /// To a question: the gate, if known, and the greatest id.
     pub(super) known: Option<(Option<Definition>, GateId)>,
 }
 
-/// What comes next in making a gate.
+/// The next step in the creation of a gate.
 #[derive(Debug)]
-pub(super) enum Step {
-    /// Nothing, until somebody answers.
+pub(super) enum NextStep {
+    /// Wait for answers.
     Wait,
-    /// This is to be told to all others.
+    /// Broadcast this message.
     ServerMessage(PeerMessage),
-    /// The gate is made.
-    Made(Definition),
+    /// The gate is created.
+    Created(Definition),
 }

@@ -1,4 +1,4 @@
-//! What clients ask, and what they are told.
+//! Messages of clients, and the life of a request from its gate to its end.
 
 use kgate_control::state::Policy;
 use kgate_core::{Fence, Span, Time};
@@ -15,23 +15,23 @@ use super::timers::Deadline;
 use super::view::Process;
 use super::{Action, ClientId, Core, GateEffect, RequestKey, Secret, SessionId};
 
-/// A request for a gate that is being made.
+/// A request that waits for its gate to be created.
 #[derive(Debug)]
 pub(super) struct PendingAcquire {
     pub(super) key: RequestKey,
     pub(super) request: AcquireRequest,
-    /// The process that will use the permit: of the request, or else of its session.
+    /// The process that will use the permit: that of the request, or else of its session.
     pub(super) process: Process,
 }
 
 type Refusal = (ErrorCode, String);
 
-/// The shortest time to live of a permit: it must be renewed by a commit.
+/// The shortest time to live of a durable permit. Each renewal is a commit of the log.
 const SHORTEST_TTL: Span = Span(1_000_000_000);
-/// The longest.
+/// The longest time to live of a durable permit.
 const LONGEST_TTL: Span = Span(366 * 86_400 * 1_000_000_000);
 
-/// As people say it.
+/// The name of a policy in the configuration and in messages.
 pub(crate) fn policy_name(policy: Policy) -> &'static str {
     match policy {
         Policy::Lease => "lease",
@@ -39,7 +39,7 @@ pub(crate) fn policy_name(policy: Policy) -> &'static str {
     }
 }
 
-/// What whoever asks at a closed gate is told.
+/// The refusal at a closed gate.
 pub(super) fn closed(name: &str, author: &str) -> String {
     format!("gate `{name}` is closed (k = 0, set by {author}): `kgate set {name} -k K` opens it")
 }
@@ -64,7 +64,7 @@ impl Core {
                 return close(
                     client,
                     ErrorCode::BadRequest,
-                    "a stream begins with one Hello".into(),
+                    "Hello is valid only as the first message of a stream".into(),
                     actions,
                 );
             }
@@ -72,7 +72,7 @@ impl Core {
                 return close(
                     client,
                     ErrorCode::BadRequest,
-                    "a stream begins with Hello".into(),
+                    "the first message of a stream must be Hello".into(),
                     actions,
                 );
             }
@@ -87,8 +87,9 @@ impl Core {
                 let key = RequestKey { session, number };
                 let known = self.sessions.get(session).expect("it has a stream");
                 if known.requests.contains_key(&number) {
-                    let text =
-                        format!("request {number} is under way: each has a number of its own");
+                    let text = format!(
+                        "request number {number} is in use: each request of a session needs its own"
+                    );
                     return close(client, ErrorCode::BadRequest, text, actions);
                 }
                 let process = request.process.take();
@@ -131,18 +132,18 @@ impl Core {
     ) {
         let (session, secret) = match resume {
             Some((session, secret)) if self.sessions.resume(now, client, session, secret) => {
-                // The end of the former stream may not be known yet. Whoever waits is asked for
-                // anew, under the same number.
+                // The former stream may have ended unnoticed. The client sends its waiting requests
+                // again under the same numbers.
                 self.withdraw_all(now, session, actions);
                 (session, secret)
             }
             Some(_) => {
-                let text = "that session is over: what it held was freed, and it must stop".into();
+                let text = "the session has expired: its permits were released, and their holders must stop".into();
                 return close(client, ErrorCode::SessionNotFound, text, actions);
             }
             None if self.sessions.count() >= self.settings.sessions_max => {
                 let text =
-                    format!("this node has {} sessions, its most", self.settings.sessions_max);
+                    format!("this node has {} sessions, its maximum", self.settings.sessions_max);
                 return close(client, ErrorCode::LimitExceeded, text, actions);
             }
             None => (self.sessions.open(now, client, secret, process), secret),
@@ -157,7 +158,7 @@ impl Core {
         ));
     }
 
-    /// A request finds its gate, or has it made.
+    /// Hands a request to its gate, or has the gate created first.
     pub(super) fn place(&mut self, now: Time, pending: PendingAcquire, actions: &mut Vec<Action>) {
         let key = pending.key;
         if let Some(text) = self.no_quorum(now) {
@@ -169,7 +170,7 @@ impl Core {
                 return self.create_by_log(pending, actions);
             }
             Some(definition) => self.accepts(definition, &pending).map(|()| definition.id),
-            // A gate of the configuration that the log does not know yet is being made.
+            // The log does not know this gate of the configuration yet: it is being created.
             None if agreed
                 && self.settings.fixed.iter().any(|fixed| fixed.name == pending.request.gate) =>
             {
@@ -179,7 +180,7 @@ impl Core {
                 Ok(()) if agreed => return self.create_by_log(pending, actions),
                 Ok(()) => {
                     let (name, k) = (pending.request.gate.clone(), pending.request.k.unwrap_or(1));
-                    // First, since a node alone makes it at once.
+                    // First, since a node alone creates it at once.
                     self.pending.push(pending);
                     return self.create_gate(now, &name, k, actions);
                 }
@@ -199,7 +200,7 @@ impl Core {
             let waiter = Waiter::new(key, weight, now, process).durable(hold);
             let ask =
                 |gate: &mut super::Gate, out: &mut Vec<GateEffect>| gate.acquire(now, waiter, out);
-            let taken = self.at_gate(now, id, actions, ask).expect("what is known is there");
+            let taken = self.at_gate(now, id, actions, ask).expect("a known gate is open");
             if hold.is_some() {
                 self.attach_waiting(id, actions);
                 self.reconcile_later(now);
@@ -241,25 +242,26 @@ impl Core {
         }
         let outlives = definition.policy == Policy::Hold || pending.request.durable.ttl.is_some();
         if outlives && !self.failures.has_leases() {
-            let text = "a permit that outlives its node needs the agreed log: a cluster with `faults = \"leases\"`";
+            let text =
+                "a durable permit needs the agreed log: a cluster with `faults = \"leases\"`";
             return Err((ErrorCode::BadRequest, text.into()));
         }
         if outlives && pending.request.durable.secret == Secret::NONE {
             let text = format!(
-                "a permit of gate `{name}` outlives its session, so its holder needs a secret to show: ask by `kgate acquire`, or by POST /v1/gates/{name}/permits"
+                "a permit of gate `{name}` is durable, so its holder needs a secret: use `kgate acquire`, or POST /v1/gates/{name}/permits"
             );
             return Err((ErrorCode::BadRequest, text));
         }
         if pending.request.durable.ttl.is_some_and(|ttl| ttl < SHORTEST_TTL || ttl > LONGEST_TTL) {
             return Err((
                 ErrorCode::BadRequest,
-                "a time to live is between a second and a year".into(),
+                "a time to live is between one second and one year".into(),
             ));
         }
         if *k == 0 {
             return Err((ErrorCode::TooLarge, closed(name, author)));
         }
-        let gate = self.gates.get(&definition.id).expect("what is known is there");
+        let gate = self.gates.get(&definition.id).expect("a known gate is open");
         let most = gate.widest();
         if pending.request.weight == 0 || pending.request.weight > most {
             let text = format!(
@@ -278,14 +280,14 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the log is to hold what a client wants.
+    /// What makes the permit of a request durable, if it is to be.
     fn hold_of(&self, id: GateId, durable: DurableOptions) -> Option<super::DurableSpec> {
         let holds = self.gates.get(&id).is_some_and(|gate| gate.definition.policy == Policy::Hold);
         (holds || durable.ttl.is_some())
             .then(|| super::DurableSpec { secret: durable.secret.hashed(), ttl: durable.ttl })
     }
 
-    /// Whether a gate can be made as somebody wants it.
+    /// Checks whether the gate of a request can be created.
     fn can_create(&self, pending: &PendingAcquire) -> Result<(), Refusal> {
         let name = &pending.request.gate;
         let invalid = |error: super::BadDefinition| (ErrorCode::BadRequest, error.to_string());
@@ -293,7 +295,7 @@ impl Core {
         let Some(entry) = self.settings.new_gates else {
             let known: Vec<&str> = self.catalogue.all().map(|gate| gate.name.as_str()).collect();
             let text = format!(
-                "there is no gate `{name}`, and this cluster has those of its configuration only: {}",
+                "gate `{name}` does not exist, and this cluster has only the gates of its configuration: {}",
                 known.join(", ")
             );
             return Err((ErrorCode::GateNotFound, text));
@@ -302,15 +304,15 @@ impl Core {
         plan.check_with(entry, self.settings.nodes).map_err(invalid)
     }
 
-    /// Sees to it that a gate is made.
+    /// Creates a gate, unless it is being created.
     fn create_gate(&mut self, now: Time, name: &str, k: u32, actions: &mut Vec<Action>) {
         if self.catalogue.want(name, k) {
             let ask = |gate: &mut super::Gate, out: &mut Vec<GateEffect>| {
                 gate.acquire(now, Waiter::new(CATALOGUE_REQUEST, 1, now, Process::default()), out)
             };
             self.at_gate(now, CATALOGUE, actions, ask)
-                .expect("it is there")
-                .expect("it asks for one");
+                .expect("the catalogue's gate is open")
+                .expect("its k is 1");
         }
     }
 
@@ -326,12 +328,12 @@ impl Core {
         }
     }
 
-    /// At which gate a request is.
+    /// The gate of a request.
     pub(super) fn gate_of(&self, key: RequestKey) -> Option<GateId> {
         self.sessions.get(key.session)?.requests.get(&key.number)?.gate
     }
 
-    /// A gate has come to be known: those who waited for that ask there.
+    /// A gate is open now: hands it the requests that waited for it.
     pub(super) fn place_all(&mut self, now: Time, name: &str, actions: &mut Vec<Action>) {
         let (placed, rest) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -356,8 +358,7 @@ impl Core {
         self.mark_dirty();
         self.timers.disarm(&Deadline::Patience(key));
         let stream = self.sessions.stream(key);
-        let session =
-            self.sessions.get_mut(key.session).expect("it waits as long as its session is");
+        let session = self.sessions.get_mut(key.session).expect("a session outlives its requests");
         session.requests.get_mut(&key.number).expect("it waits").state = RequestState::Holding;
         let k = self.gates[&id].definition.k;
         let number = key.number;
@@ -389,8 +390,8 @@ impl Core {
         }
     }
 
-    /// It is told that its permit no longer counts; its slots stay taken until it says that all is
-    /// over, or that is sure.
+    /// Tells the client that its permit is lost. Its slots stay taken until the client releases
+    /// them, or has surely stopped.
     pub(super) fn announce_loss(
         &mut self,
         key: RequestKey,
@@ -413,7 +414,7 @@ impl Core {
         }
     }
 
-    /// Takes back a request that waits; false if it does not wait (any more).
+    /// Withdraws a request. Returns whether it waited.
     pub(super) fn withdraw(
         &mut self,
         now: Time,
@@ -435,7 +436,7 @@ impl Core {
         true
     }
 
-    /// Takes back whatever a session waits for.
+    /// Withdraws all waiting requests of a session.
     fn withdraw_all(&mut self, now: Time, session: SessionId, actions: &mut Vec<Action>) {
         let requests = self.sessions.get(session).into_iter().flat_map(|session| &session.requests);
         let waiting = requests.filter(|(_, request)| request.state == RequestState::Waiting);
@@ -455,7 +456,7 @@ impl Core {
         }
     }
 
-    /// Somebody who does not want to wait has waited as long as a free gate would need.
+    /// A request without waiting has had as much time as a free gate needs to grant it.
     pub(super) fn no_wait_expired(
         &mut self,
         now: Time,
@@ -467,7 +468,7 @@ impl Core {
             let (code, message) = match self.missing_lease(now) {
                 None => (
                     ErrorCode::Busy,
-                    "all permits are in use, or some node does not answer: `kgate explain` says more".into(),
+                    "all permits are in use, or some node does not answer: `kgate explain` tells which".into(),
                 ),
                 Some(text) => (ErrorCode::NoQuorum, text),
             };
@@ -476,8 +477,8 @@ impl Core {
         }
     }
 
-    /// A client's stream has ended. What it waits for is taken back; what it holds stays, until its
-    /// time has passed or it comes back.
+    /// The stream of a client ended. Its waiting requests are withdrawn. Its permits stay until the
+    /// session expires or is resumed (rule S4).
     pub(super) fn on_client_gone(
         &mut self,
         now: Time,
@@ -494,7 +495,7 @@ impl Core {
         }
     }
 
-    /// A session is over: all that it waits for or holds is freed.
+    /// A session ended: withdraws its waiting requests and releases its permits.
     pub(super) fn end_session(&mut self, now: Time, id: SessionId, actions: &mut Vec<Action>) {
         let Some(session) = self.sessions.get(id) else { return };
         let requests: Vec<(u64, RequestState)> =
@@ -509,11 +510,11 @@ impl Core {
         }
         self.sessions.close(id);
         if let Some(client) = client {
-            close(client, ErrorCode::SessionNotFound, "the session is over".into(), actions);
+            close(client, ErrorCode::SessionNotFound, "the session has ended".into(), actions);
         }
     }
 
-    /// This node takes part no more: everybody is told so.
+    /// This node takes part no more: tells all its clients.
     pub(super) fn stop_all(&mut self, reason: StopReason, actions: &mut Vec<Action>) {
         let text = reason.to_string();
         for (session, client, requests) in self.sessions.all() {
@@ -537,7 +538,7 @@ impl Core {
     }
 }
 
-/// The request of this node itself, for the catalogue.
+/// The request of this node itself for the permit of the catalogue.
 pub(super) const CATALOGUE_REQUEST: RequestKey = RequestKey { session: SessionId(0), number: 0 };
 
 fn close(client: ClientId, code: ErrorCode, message: String, actions: &mut Vec<Action>) {

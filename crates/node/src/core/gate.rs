@@ -1,8 +1,8 @@
 //! One gate at one node: its protocol, the queue of local requests, and the local holders.
 //!
-//! A protocol with numbered slots knows all requests that wait here, in their order, and may request
-//! several at once. A protocol of the papers serves one request at a time: the others wait in the
-//! queue until it is free.
+//! A protocol with numbered slots knows all requests that wait here, in their order, and may
+//! request several at once. A protocol of the papers serves one request at a time: the others wait
+//! in the queue until it is free.
 
 mod undecided;
 mod withdraw;

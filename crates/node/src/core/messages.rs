@@ -1,6 +1,7 @@
 //! Messages between a client's stream and the core, free of the wire format.
 
-/// Why a request or a stream was refused: the code of the API itself, so that nothing translates it.
+/// Why a request or a stream was refused: the code of the API itself, so that nothing translates
+/// it.
 pub use kgate_api::v1::ErrorCode;
 use kgate_control::state::{PermitId, Policy};
 use kgate_core::{Fence, Span};

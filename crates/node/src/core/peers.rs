@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use kgate_core::{Input, NodeId, Refusal, Time};
 
-use super::catalogue::{Answer, CATALOGUE, Step};
+use super::catalogue::{Answer, CATALOGUE, NextStep};
 use super::clients::CATALOGUE_REQUEST;
 use super::definition::{BadDefinition, Definition};
 use super::failures::FailureModel;
@@ -293,9 +293,9 @@ impl Core {
         loop {
             let plan = self.catalogue.planned().map(|(id, name, k)| self.plan(id, &name, k));
             match self.catalogue.proceed(self.others.clone(), plan) {
-                Step::Wait => return,
-                Step::ServerMessage(message) => self.broadcast(&message, actions),
-                Step::Made(definition) => {
+                NextStep::Wait => return,
+                NextStep::ServerMessage(message) => self.broadcast(&message, actions),
+                NextStep::Created(definition) => {
                     self.learn(now, definition, actions);
                     return self.create_next(now, actions);
                 }

@@ -1,9 +1,9 @@
-//! Permits that are bound to processes instead of time: on one machine it can be seen whether
-//! somebody still uses a slot.
+//! Permits that are bound to processes instead of time. On one machine the node can see whether a
+//! process still uses a slot.
 //!
-//! Where sessions have no time, the end of a stream does not end what it held: whoever can see it
-//! is asked to find out when nobody uses the slots any more. A node that starts again is told which
-//! slots are in use, and holds them for those whom it does not know.
+//! Such a session does not expire. When its stream ends, the shell finds out when no process uses
+//! the slots any more. After a restart the node learns which slots are in use, and keeps them for
+//! holders that it does not know.
 
 use kgate_core::Time;
 
@@ -14,7 +14,7 @@ use super::view::Process;
 use super::{Action, Core, Definition, RequestKey, SessionId};
 
 impl Core {
-    /// Asks when nobody uses any more what a session holds whose stream has ended.
+    /// The stream of a session ended: has the shell find out when its slots are free.
     pub(super) fn probe(&self, session: SessionId, actions: &mut Vec<Action>) {
         let Some(requests) = self.sessions.get(session).map(|session| &session.requests) else {
             return;
@@ -34,7 +34,7 @@ impl Core {
         }
     }
 
-    /// Nobody uses any more what that request holds.
+    /// No process uses the slots of a request any more.
     pub(super) fn on_slots_free(
         &mut self,
         now: Time,
@@ -44,7 +44,7 @@ impl Core {
     ) {
         let gone = self.sessions.get(session).is_some_and(|session| session.client.is_none());
         if !gone {
-            return; // It has come back meanwhile.
+            return; // The client has resumed its session meanwhile.
         }
         self.release(now, RequestKey { session, number }, actions);
         if self.sessions.get(session).is_some_and(|session| session.requests.is_empty()) {
@@ -52,7 +52,8 @@ impl Core {
         }
     }
 
-    /// A gate of an earlier incarnation of this node, which is alone: some of its slots are in use.
+    /// Restores a gate of an earlier incarnation of this node, which is the only one. Some of its
+    /// slots are in use.
     pub(super) fn restore_gate(
         &mut self,
         now: Time,
@@ -75,7 +76,7 @@ impl Core {
         let process =
             Process { command: "from before this node started".into(), ..Process::default() };
         let session = self.sessions.open_detached(process.clone());
-        // All of them, one by one, in their order; and back with those that are free.
+        // Acquires all slots one by one, in their order, and releases those that are free.
         let mut free = Vec::new();
         for slot in 0..k {
             let key = RequestKey { session, number: u64::from(slot) };
@@ -95,7 +96,7 @@ impl Core {
         for key in free {
             self.release(now, key, actions);
         }
-        // Theirs are of the incarnation that granted them, and not known here.
+        // Their fences are of the incarnation that granted them, and not known here.
         self.gates.get_mut(&id).expect("just opened").forget_fences();
         self.probe(session, actions);
     }

@@ -1,17 +1,17 @@
-//! The secret of a session: whoever has it can go on with the session, or end it. So it is never
-//! written into a log.
+//! The secret of a session or of a durable permit. It authorises to resume or to end it, so it is
+//! never written to a log.
 
 use std::fmt;
 
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-/// The secret of a session, or of a permit that the log holds.
+/// The secret of a session or of a durable permit.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(pub u128);
 
 impl Secret {
-    /// Of a session that nobody can go on with.
+    /// No secret: the session cannot be resumed.
     pub const NONE: Self = Self(0);
 
     /// As it is kept, in the log, on disk and in memory: from that nobody finds the secret, and how

@@ -1,9 +1,8 @@
-//! Sessions: who is at the other end, and until when its word counts (rules S1, S4 and S5 of the
-//! leases).
+//! Sessions of clients, and how long they are valid (rules S1, S4 and S5 of the leases).
 //!
-//! A session outlives its stream. What it holds is freed when the client says that it is over, or
-//! when the time has passed that the client was last told, and a little more for clocks that run at
-//! other rates. The end of a stream frees nothing: a killed wrapper leaves a child.
+//! A session outlives its stream. Its permits are released when the client ends the session, or
+//! when the validity that the client was last told has passed, plus a margin for clocks that run at
+//! other rates. The end of a stream releases nothing: a killed wrapper may leave a child.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,53 +16,53 @@ use super::{ClientId, RequestKey, Secret, SessionId};
 /// One session.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// What its secret comes to; none, if nobody can go on with it.
+    /// The hash of its secret; none if the session cannot be resumed.
     secret: Option<[u8; 32]>,
     /// Its stream, while it has one.
     pub(super) client: Option<ClientId>,
     pub(super) process: Process,
-    /// When it is counted gone, unless it is told something later; never, where it is bound to
-    /// processes instead of time.
+    /// When the session expires, unless it is renewed. Never, where permits are bound to processes
+    /// instead of time.
     pub(super) until: Time,
-    /// What it waits for or holds, by the client's own numbers.
+    /// Its requests, by the client's own numbers.
     pub(super) requests: BTreeMap<u64, Request>,
 }
 
 /// One request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// At which gate; none while that is being made.
+    /// Its gate; none while the gate is being created.
     pub(super) gate: Option<GateId>,
     pub(super) state: RequestState,
 }
 
-/// Where a request stands.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestState {
     Waiting,
     Holding,
-    /// It was told that its permit no longer counts, and has not said that whatever it did is over.
+    /// The client was told that its permit is lost, and has not released it.
     Losing,
 }
 
-/// How long the word of a session counts.
+/// How long a session is valid.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionTerms {
-    /// What a client is told: so long from when it asked. None: sessions are bound to processes,
-    /// not to time.
+    /// The validity that a client is told, counted from when it sent its request. None: permits are
+    /// bound to processes, not to time.
     pub valid_for: Option<Span>,
     /// The greatest error of a clock's rate, in parts per thousand.
     pub clock_error: u32,
 }
 
 impl SessionTerms {
-    /// From when on a client that was answered at `now` is surely gone.
+    /// When a client that was answered at `now` has surely stopped.
     fn until(self, now: Time) -> Time {
         if self.valid_for.is_none() { Time::NEVER } else { now + self.over_after() }
     }
 
-    /// So long after its last answer a client is surely gone, whatever the rates of its clock and
-    /// of this one; at once, where time tells nothing.
+    /// How long after its last answer a client has surely stopped, whatever the rates of its clock
+    /// and of this one. Zero, where permits are bound to processes.
     pub fn over_after(self) -> Span {
         let Some(span) = self.valid_for else { return Span::ZERO };
         let (more, less) = (u64::from(1000 + self.clock_error), u64::from(1000 - self.clock_error));
@@ -72,19 +71,18 @@ impl SessionTerms {
     }
 }
 
-/// A session, its stream, and where its requests stand.
+/// A session, its stream, and the states of its requests.
 pub(super) type Summary = (SessionId, Option<ClientId>, Vec<(u64, RequestState)>);
 
-/// A session of a node that has stopped.
+/// A session at a clean stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SuspendedSession {
     pub(super) id: u64,
-    /// From what is on disk nobody finds the secret itself.
+    /// The hash: the secret itself is not stored.
     secret: [u8; 32],
     process: Process,
     until: Time,
-    /// What it holds: by the client's number, at which gate, and whether it was told that it no
-    /// longer counts.
+    /// Its permits: the client's number, the gate, and whether the client was told of its loss.
     pub(super) requests: Vec<(u64, u32, bool)>,
 }
 
@@ -94,7 +92,7 @@ pub(super) struct Sessions {
     terms: SessionTerms,
     sessions: BTreeMap<SessionId, Session>,
     streams: BTreeMap<ClientId, SessionId>,
-    /// Who is counted gone when.
+    /// When each session expires.
     ends: BTreeSet<(Time, SessionId)>,
     opened: u64,
 }
@@ -118,7 +116,7 @@ impl Sessions {
         self.terms
     }
 
-    /// A client begins a session.
+    /// Opens a session.
     pub(super) fn open(
         &mut self,
         now: Time,
@@ -138,7 +136,7 @@ impl Sessions {
         id
     }
 
-    /// A session that nobody can go on with: of somebody who was there before this node.
+    /// Opens a session that cannot be resumed, for a holder from before this node started.
     pub(super) fn open_detached(&mut self, process: Process) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
@@ -153,7 +151,7 @@ impl Sessions {
         id
     }
 
-    /// All that hold something, and how many there ever were.
+    /// The sessions with permits, and how many sessions were ever opened.
     pub(super) fn suspend(&self) -> (u64, Vec<SuspendedSession>) {
         let suspended = self.sessions.iter().filter_map(|(id, session)| {
             let held = session
@@ -171,7 +169,7 @@ impl Sessions {
         (self.opened, suspended.filter(|session| !session.requests.is_empty()).collect())
     }
 
-    /// They are there again, each without a stream.
+    /// Restores the sessions of a clean stop, each without a stream.
     pub(super) fn restore(&mut self, opened: u64, suspended: Vec<SuspendedSession>) {
         self.opened = opened;
         for SuspendedSession { id, secret, process, until, requests } in suspended {
@@ -192,7 +190,7 @@ impl Sessions {
         }
     }
 
-    /// A request of a session begins at a gate.
+    /// Adds a waiting request.
     pub(super) fn begin(&mut self, key: RequestKey, gate: GateId) {
         if let Some(session) = self.sessions.get_mut(&key.session) {
             session
@@ -201,8 +199,8 @@ impl Sessions {
         }
     }
 
-    /// A client goes on with its session, by another stream; false if there is none, or it is
-    /// another's.
+    /// Resumes a session on another stream. Returns false if there is no such session, or the
+    /// secret is wrong.
     pub(super) fn resume(
         &mut self,
         now: Time,
@@ -223,7 +221,7 @@ impl Sessions {
         true
     }
 
-    /// The session is told that it counts from now on.
+    /// Renews the validity of a session from now on.
     pub(super) fn renew(&mut self, now: Time, id: SessionId) {
         let until = self.terms.until(now);
         if let Some(session) = self.sessions.get_mut(&id) {
@@ -245,14 +243,14 @@ impl Sessions {
         self.sessions.get_mut(&id)
     }
 
-    /// Its stream has ended.
+    /// The stream of a session ended.
     pub(super) fn cut(&mut self, client: ClientId) -> Option<SessionId> {
         let id = self.streams.remove(&client)?;
         self.sessions.get_mut(&id)?.client = None;
         Some(id)
     }
 
-    /// It is over.
+    /// Removes a session.
     pub(super) fn close(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(&id)?;
         self.ends.remove(&(session.until, id));
@@ -262,17 +260,17 @@ impl Sessions {
         Some(session)
     }
 
-    /// Whose time has passed.
+    /// The sessions that have expired.
     pub(super) fn over(&self, now: Time) -> Vec<SessionId> {
         self.ends.iter().take_while(|(until, _)| *until <= now).map(|(_, id)| *id).collect()
     }
 
-    /// When the next one's time passes.
+    /// When the next session expires.
     pub(super) fn next(&self) -> Option<Time> {
         self.ends.first().map(|(until, _)| *until).filter(|until| *until < Time::NEVER)
     }
 
-    /// All of them, with their streams and requests.
+    /// All sessions with their streams and requests.
     pub(super) fn all(&self) -> Vec<Summary> {
         let requests = |session: &Session| {
             session.requests.iter().map(|(number, request)| (*number, request.state)).collect()
@@ -280,7 +278,7 @@ impl Sessions {
         self.sessions.iter().map(|(id, session)| (*id, session.client, requests(session))).collect()
     }
 
-    /// The stream of a request's session, while it has one.
+    /// The stream of a request's session, if it has one.
     pub(super) fn stream(&self, key: RequestKey) -> Option<ClientId> {
         self.sessions.get(&key.session)?.client
     }

@@ -1,7 +1,7 @@
-//! What people may see of all nodes together.
+//! Status queries over all nodes.
 //!
-//! Whoever is asked at one node asks all others that can be talked to, and puts the answers
-//! together. Who does not answer soon is named.
+//! The node that is asked queries all connected nodes and combines the answers. The report names
+//! the nodes that did not answer in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,19 @@ use super::timers::Deadline;
 use super::view::{GateView, NodeStatus};
 use super::{Action, Core, RequestKey};
 
-/// How long others have time to answer.
+/// How long other nodes may take to answer.
 const PATIENCE: Span = Span(1_000_000_000);
 
-/// All that was seen.
+/// The answer to a status query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusReport {
-    /// Each node with what it sees.
+    /// The status of each node, and its view of the gates.
     pub seen: Vec<(NodeStatus, Vec<GateView>)>,
-    /// Who did not answer.
+    /// The nodes that did not answer.
     pub silent: Vec<NodeId>,
 }
 
-/// Questions that are under way.
+/// The queries that wait for answers.
 #[derive(Debug, Default)]
 pub(super) struct StatusQueries(BTreeMap<u64, PendingQuery>);
 
@@ -43,7 +43,7 @@ impl StatusQueries {
         }
     }
 
-    /// A node will not answer.
+    /// A node will not answer any more.
     pub(super) fn gone(&mut self, node: NodeId) {
         for look in self.0.values_mut() {
             if look.awaited.remove(&node) {
@@ -66,8 +66,7 @@ impl StatusQueries {
 }
 
 impl Core {
-    /// Somebody wants to see a gate, or all of them; answered by [`Action::StatusReport`] of the same
-    /// number.
+    /// Queries one gate, or all gates, at all connected nodes.
     pub(super) fn on_status_query(
         &mut self,
         now: Time,
@@ -100,7 +99,7 @@ impl Core {
         }
     }
 
-    /// Which node this is.
+    /// The id of this node.
     pub fn me(&self) -> NodeId {
         self.settings.me
     }

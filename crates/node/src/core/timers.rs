@@ -1,4 +1,4 @@
-//! What is due when.
+//! The timers of a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,32 +8,32 @@ use super::RequestKey;
 use super::peer_message::GateId;
 use crate::driver::TimerKey;
 
-/// What is due.
+/// What to do when a timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Deadline {
     /// A timer of a gate's protocol.
     Gate(GateId, TimerKey),
     /// A timer of the detector.
     Detector(TimerKey),
-    /// A client that does not want to wait has waited.
+    /// A request without waiting is refused, unless it was granted.
     Patience(RequestKey),
-    /// Whoever was asked what it sees has had the time to answer.
+    /// A status query is answered without the nodes that are still silent.
     StatusQuery(u64),
-    /// The clients of a node that has crashed are surely gone.
+    /// The clients of a crashed node have surely stopped.
     ConfirmDead(NodeId),
-    /// What has changed is told.
+    /// Watchers are notified of changes.
     NotifyWatchers,
-    /// The lease has been over for long.
+    /// The node has had no lease for long: requests are refused without a quorum.
     NoQuorum,
-    /// Whoever was told that its permit no longer counts has surely ended.
+    /// A client that was told of a loss has surely stopped.
     Reclaim(RequestKey),
-    /// A permit of the log was not renewed in time, as this node counts it.
+    /// A durable permit was not renewed within its time to live, by this node's clock.
     Expire(u64),
-    /// This node takes part as it should, or something is proposed again.
+    /// Proposes again whatever is missing in the log.
     Reconcile,
 }
 
-/// All timers that run. Each runs once at most; armed again, it starts anew.
+/// The running timers. Each key runs at most once; arming it again restarts it.
 #[derive(Debug)]
 pub(super) struct Timers {
     rng: u64,
@@ -46,8 +46,8 @@ impl Timers {
         Self { rng: seed, queue: BTreeSet::new(), when: BTreeMap::new() }
     }
 
-    /// Due between `least` and `most` from now: where protocols ask for a range, so that not all
-    /// act at once.
+    /// Arms a timer to fire between `least` and `most` from now. Protocols ask for a range so that
+    /// not all nodes act at once.
     pub(super) fn arm(&mut self, now: Time, due: Deadline, least: Span, most: Span) {
         self.disarm(&due);
         let width = most.0.saturating_sub(least.0);
@@ -68,7 +68,7 @@ impl Timers {
         }
     }
 
-    /// The next that is due by now.
+    /// Removes and returns the next timer that is due by now.
     pub(super) fn pop(&mut self, now: Time) -> Option<Deadline> {
         let &(at, due) = self.queue.first().filter(|first| first.0 <= now)?;
         self.queue.remove(&(at, due));
@@ -85,7 +85,7 @@ impl Timers {
 mod tests {
     use super::*;
 
-    /// In the order of time; armed again it starts anew; disarmed it is gone; a range is kept.
+    /// Timers fire in the order of time. Arming restarts a timer, and its range is kept.
     #[test]
     fn each_runs_once() {
         let mut timers = Timers::new(1);

@@ -1,4 +1,4 @@
-//! What people may see of a gate: holders, the queue, and what stands in the way.
+//! What a node shows of a gate: holders, the queue, and the nodes it waits for.
 
 use kgate_control::state::Policy;
 use kgate_core::{NodeId, Time};
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use super::control::ControlView;
 
-/// The process for which a permit is asked, as its client tells it.
+/// The process that uses a permit, as its client describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number on its machine.
+    /// Its process id.
     pub pid: u32,
-    /// Its machine.
+    /// Its host.
     pub host: String,
     /// Its user.
     pub user: String,
-    /// What it runs, in a line.
+    /// Its command line.
     pub command: String,
 }
 
 impl Process {
-    /// The longest text that is kept of each; more is cut off.
+    /// The longest text of each field; more is cut off.
     pub const LONGEST: usize = 200;
 
-    /// The same with texts cut to what is kept.
+    /// The same with its texts cut to that length.
     pub fn cut(mut self) -> Self {
         for text in [&mut self.host, &mut self.user, &mut self.command] {
             if text.len() > Self::LONGEST {
@@ -36,59 +36,58 @@ impl Process {
     }
 }
 
-/// A node that was looked at.
+/// The status of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// Whom it holds for crashed.
+    /// The nodes that it has declared dead.
     pub crashed: Vec<NodeId>,
-    /// To whom it has no connection now.
+    /// The nodes that it has no connection to.
     pub unreachable: Vec<NodeId>,
-    /// How it stands with the log, where there is one.
+    /// Its view of the control plane, with leases.
     pub control: Option<ControlView>,
-    /// Its incarnation that takes part; none, if it has no log or takes no part.
+    /// Its incarnation that is a member; none without leases, or if it is no member.
     pub incarnation: Option<u32>,
 }
 
-/// Somebody who holds or waits at a node.
+/// A holder or a waiting request at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientView {
-    /// At which node.
+    /// The node.
     pub node: NodeId,
-    /// Which process.
+    /// The process.
     pub process: Process,
-    /// For how many units.
+    /// The number of slots of the request.
     pub weight: u32,
-    /// For how long by now, in nanoseconds.
+    /// How long it has held or waited, in nanoseconds.
     pub since: u64,
-    /// The slots that it holds; none while it waits, or where they have no numbers.
+    /// Its slots; empty while it waits, or where slots are not numbered.
     pub slots: Vec<u32>,
     /// The fence, as 32 hexadecimal digits, where there is one.
     pub fence: Option<String>,
-    /// Where its request stands among those of all nodes, where requests are stamped: clock, then
-    /// node.
+    /// The stamp of its request, which orders the requests of all nodes: clock, then node.
     pub stamp: Option<(u64, u32)>,
-    /// Whether its session is cut: the slot comes back when that runs out.
+    /// Whether its stream has ended: the slots come back when the session expires.
     pub cut_off: bool,
 }
 
-/// A permit that the log holds, as one node knows it.
+/// A durable permit, as one node knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DurablePermitView {
-    /// Its name, at all nodes.
+    /// Its id, the same at all nodes.
     pub permit: u64,
     /// Its slots.
     pub slots: Vec<u32>,
     /// Its fence, as 32 hexadecimal digits.
     pub fence: String,
-    /// For whom, as it was said.
+    /// The holder, as it described itself.
     pub holder: String,
-    /// The node that decided it.
+    /// The node that granted it.
     pub node: NodeId,
-    /// For how long this node knows of it, in nanoseconds.
+    /// How long this node has known it, in nanoseconds.
     pub since: u64,
-    /// Its time to live, and what is left of it as this node counts, in nanoseconds.
+    /// Its time to live and what is left of it by this node's clock, in nanoseconds.
     pub ttl: Option<(u64, u64)>,
 }
 
@@ -97,27 +96,27 @@ pub struct DurablePermitView {
 pub struct GateView {
     /// Its name.
     pub name: String,
-    /// k.
+    /// The number of its slots.
     pub k: u32,
-    /// By which protocol.
+    /// Its protocol.
     pub protocol: String,
-    /// Who said so.
+    /// Who defined it.
     pub author: String,
-    /// The entry of the log that made it so, as far as it is applied there; 0 without a log.
+    /// The log entry that changed it last, as far as this node has applied it; 0 without leases.
     pub version: u64,
-    /// Who holds something, through this node.
+    /// The holders at this node.
     pub holders: Vec<ClientView>,
-    /// What the log holds.
+    /// The durable permits.
     pub held: Vec<DurablePermitView>,
-    /// What becomes of a silent holder's slots.
+    /// What happens to the slots of a silent holder.
     pub policy: Policy,
-    /// Who waits at this node, in order.
+    /// The waiting requests at this node, in order.
     pub waiting: Vec<ClientView>,
-    /// Whose answer this node still lacks, or who stands in its way.
+    /// The nodes whose answer this node lacks, or whose request is ahead.
     pub lacking: Vec<NodeId>,
 }
 
-/// How long ago, in nanoseconds.
+/// The time since then, in nanoseconds.
 pub(crate) fn age(now: Time, then: Time) -> u64 {
     now.since(then).0
 }

@@ -1,4 +1,4 @@
-//! When to look again: whoever watches is told of changes at all nodes, soon and not too often.
+//! Watchers learn that something changed at any node, soon and not too often.
 
 use std::collections::BTreeSet;
 
@@ -8,32 +8,32 @@ use super::peer_message::PeerMessage;
 use super::timers::Deadline;
 use super::{Action, Core};
 
-/// Changes within that time are told together.
+/// Changes within this span are notified together.
 const TOGETHER: Span = Span(50_000_000);
 
-/// Who watches, and whether something has changed.
+/// The watchers, and whether something has changed.
 #[derive(Debug, Default)]
 pub(super) struct Watching {
-    /// Whether somebody watches at this node.
+    /// Whether this node has watchers.
     here: bool,
-    /// At which other nodes somebody does.
+    /// The other nodes that have watchers.
     elsewhere: BTreeSet<NodeId>,
     changed: bool,
 }
 
 impl Core {
-    /// Somebody begins to watch at this node, or nobody does any more.
+    /// The first watcher at this node arrived, or the last one left.
     pub(super) fn on_watch(&mut self, begins: bool, actions: &mut Vec<Action>) {
         self.watching.here = begins;
         self.broadcast(&PeerMessage::Watch(begins), actions);
     }
 
-    /// What a peer that has just come must be told.
+    /// The message for a peer that has just connected.
     pub(super) fn watch_message(&self) -> Option<PeerMessage> {
         self.watching.here.then_some(PeerMessage::Watch(true))
     }
 
-    /// Somebody watches at another node, or no more.
+    /// Another node has watchers, or has none any more.
     pub(super) fn watched(&mut self, by: NodeId, begins: bool) {
         if begins {
             self.watching.elsewhere.insert(by)
@@ -42,12 +42,12 @@ impl Core {
         };
     }
 
-    /// Something has changed that people may see.
+    /// Something visible to status queries changed.
     pub(super) fn mark_dirty(&mut self) {
         self.watching.changed = true;
     }
 
-    /// If something has changed, those who watch will be told.
+    /// Arms the notification of watchers, if something has changed.
     pub(super) fn notify_watchers_later(&mut self, now: Time) {
         let watched = self.watching.here || !self.watching.elsewhere.is_empty();
         if std::mem::take(&mut self.watching.changed)
