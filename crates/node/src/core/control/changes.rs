@@ -1,9 +1,9 @@
-//! What an applied entry of the log changes here.
+//! What an applied entry of the log changes at this node.
 //!
-//! Every node applies the same entries in the same order. To the gates an entry that adds an
-//! incarnation begins a view, named by its index; an entry that ends one frees whatever that
-//! incarnation held. So fences carry the index of the entry that began their view, never a clock of
-//! somebody's own.
+//! Every node applies the same entries in the same order. To the gates, an entry that adds an
+//! incarnation begins a view, named by the entry's index; an entry that ends an incarnation frees
+//! whatever that incarnation held. So fences carry the index of the entry that began their view,
+//! never a node's own clock.
 
 use kgate_control::log::AppliedEntry;
 use kgate_control::membership::MembershipChange;
@@ -101,14 +101,13 @@ impl Core {
         match change {
             MembershipChange::Added(node, incarnation, _) => {
                 control.incarnations.insert(node, at);
-                // A earlier incarnation of this node may still be a member: it is somebody else,
-                // and this node knows nothing of it.
+                // An earlier incarnation of this node may still be a member. It counts as another
+                // node of which this one knows nothing.
                 let takes_part = node != control.me || incarnation == control.incarnation;
                 control.joined |= node == control.me && takes_part;
                 if node != control.me {
                     self.others.insert(node);
-                    // Only those who take part are told who watches, and it is one of them only
-                    // now.
+                    // Only members are told about watchers, and this node becomes one only now.
                     actions.extend(
                         self.watch_message().map(|message| Action::Send(node, message.bytes())),
                     );
@@ -136,7 +135,7 @@ impl Core {
         self.gates.values_mut().for_each(|gate| gate.reaches(others));
     }
 
-    /// The same happens at all gates.
+    /// Does the same at all gates.
     pub(in crate::core) fn at_all(
         &mut self,
         now: Time,
@@ -149,7 +148,7 @@ impl Core {
         }
     }
 
-    /// There is a gate, since an entry that may be older than some members.
+    /// Opens a gate. Its entry may be older than some members.
     fn define(&mut self, now: Time, gate: state::Gate, actions: &mut Vec<Action>) {
         let definition = definition(&gate);
         if let Err(error) = self.open_gate(now, definition.clone(), None, actions) {
@@ -160,8 +159,8 @@ impl Core {
         self.gate_opened(now, definition, actions);
     }
 
-    /// Who takes part in a gate that the log has made: those who did then, and those who came
-    /// since. Whoever is gone again does not matter.
+    /// The members of a gate that the log created: those at its creation, and those added since.
+    /// Members that have left since do not matter.
     pub(in crate::core) fn initial_members(
         &self,
         id: GateId,
@@ -175,7 +174,7 @@ impl Core {
         (Some(InitialMembers { view: view(made), members }), since)
     }
 
-    /// A gate has another k.
+    /// Changes k or the policy of a gate.
     fn alter(&mut self, now: Time, gate: &state::Gate, actions: &mut Vec<Action>) {
         let id = gate.id;
         let (k, author, policy) = (gate.k, gate.author.clone(), gate.policy);
@@ -190,7 +189,7 @@ impl Core {
     }
 }
 
-/// A gate as the rest of the node knows it.
+/// The definition of a gate of the log.
 pub(in crate::core) fn definition(gate: &state::Gate) -> Definition {
     Definition {
         id: gate.id,

@@ -1,13 +1,14 @@
-//! Permits that the log holds: `hold`, and permits with a time to live (docs/internals/leases.md section 8).
+//! Durable permits: those of gates with policy `hold`, and those with a time to live
+//! (docs/internals/leases.md section 8).
 //!
-//! The gate decides, the log holds, then the client is told: who is evicted in between has granted
-//! nothing. From then on the permit is the log's. No lease and no session keeps it: whoever shows
-//! its secret renews it or gives it back, at any node. It ends by its holder's command, by an
-//! operator's, or when a member has counted its time to live on its own clock since it heard of the
-//! last renewal.
+//! The gate grants, the log holds the permit, and only then is the client told. A node that is
+//! evicted in between has granted nothing. From then on the permit belongs to the log, and no lease
+//! or session keeps it alive. Whoever shows its secret renews or releases it, at any node. It ends
+//! when its holder releases it, when an operator evicts it, or when a member has counted its time
+//! to live on its own clock since it applied the last renewal.
 //!
-//! One holder has one permit of a gate: a client that lost its node asks elsewhere with the same
-//! secret, and is given what the log holds for it already.
+//! A holder has one permit of a gate: a client that lost its node retries at another one with the
+//! same secret, and gets the permit that the log holds for it already.
 
 use std::collections::BTreeSet;
 
@@ -25,12 +26,12 @@ use crate::core::{
     Action, ClientId, Core, DurablePermitView, GateId, RequestKey, Secret, ServerMessage,
 };
 
-/// So many words of clients about permits may be under way to the log at once.
+/// The most permit commands of clients that may wait for the log at once.
 const PERMIT_COMMANDS: usize = 256;
 
 impl Core {
-    /// What an entry changes of permits, before all else that it changes: slots are reserved before
-    /// anybody is gone, and own grants given up only then.
+    /// Applies what an entry changes of permits, before everything else that it changes: slots are
+    /// reserved before a member is gone, and own grants are returned only after that.
     pub(super) fn apply_permit_changes(
         &mut self,
         now: Time,
@@ -78,7 +79,7 @@ impl Core {
         }
     }
 
-    /// A gate is told which of its slots the log holds.
+    /// Tells a gate which of its slots the log holds.
     pub(in crate::core) fn reserve(&mut self, now: Time, id: GateId, actions: &mut Vec<Action>) {
         #[cfg(test)]
         if self.mutations.never_reserves {
@@ -89,7 +90,8 @@ impl Core {
         self.at_gate(now, id, actions, |gate, out| gate.reserve(now, slots, out));
     }
 
-    /// The log holds a permit: who decided it gives its grant up, and whoever waits for it is told.
+    /// The log holds a permit. The node that granted it returns its grant to the protocol and tells
+    /// the client.
     fn held(&mut self, now: Time, id: PermitId, permit: &DurablePermit, actions: &mut Vec<Action>) {
         let control = self.failures.control();
         let mine = permit.by == (control.me, control.incarnation);
@@ -104,19 +106,19 @@ impl Core {
                 self.at_gate(now, gate_id, actions, |gate, out| gate.decided_held(now, grant, out));
             match submitted.flatten().and_then(|undecided| undecided.key) {
                 Some(key) => self.grant_durable(key, id, permit, actions),
-                // Nobody waits for it any more.
+                // Its request was withdrawn.
                 None => self.release_unwanted(id, permit, actions),
             }
         } else if mine {
-            // A proposal that was given up, and came through after all.
+            // The entry of a proposal that this node had given up.
             self.release_unwanted(id, permit, actions);
         }
         self.attach_waiting(gate_id, actions);
     }
 
-    /// Who waits here for what the log holds for it already, by its secret, takes that: its renewal
-    /// in the log comes first, since whoever decided it may be about to give it back, for want of a
-    /// client.
+    /// Requests that wait here for a permit that the log holds for them already, by their secrets,
+    /// get that permit. The permit is renewed first: the node that granted it may be about to
+    /// release it because its client is gone.
     pub(in crate::core) fn attach_waiting(&mut self, id: GateId, actions: &mut Vec<Action>) {
         let Some(gate) = self.gates.get(&id) else { return };
         let control = self.failures.control();
@@ -137,17 +139,17 @@ impl Core {
         }
     }
 
-    /// What came of it: it is told, or waits on.
+    /// The log answered the renewal: the request gets the permit, or waits on.
     pub(super) fn on_attach_proposed(
         &mut self,
         now: Time,
         (key, id): (RequestKey, PermitId),
-        came: Result<Applied, ProposeError>,
+        result: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
         let Some(gate_id) = self.gate_of(key) else { return };
         let control = self.failures.control();
-        match came {
+        match result {
             Ok(_) => {
                 let Some(permit) = control.cluster_state.permits.get(&id).cloned() else { return };
                 self.at_gate(now, gate_id, actions, |gate, out| {
@@ -189,7 +191,8 @@ impl Core {
     ) {
         let control = self.failures.control_mut();
         control.unwanted.insert(id);
-        // Whoever was heard since it was held wants it.
+        // The release is rejected if the permit was renewed since it is held: then its holder wants
+        // it.
         let renewals = Some(0);
         #[cfg(test)]
         let renewals = renewals.filter(|_| !self.mutations.gives_back_blindly);
@@ -197,15 +200,15 @@ impl Core {
         self.propose(Purpose::ReleaseUnwanted(id), released, actions);
     }
 
-    /// What came of giving back what nobody wants: without a quorum it is tried again.
+    /// The log answered the release of an unwanted permit. Without a quorum it is tried again.
     pub(super) fn on_release_unwanted(
         &mut self,
         now: Time,
         id: PermitId,
-        came: &Result<Applied, ProposeError>,
+        result: &Result<Applied, ProposeError>,
     ) {
-        match came {
-            // If its holder was heard meanwhile, it is wanted.
+        match result {
+            // If it was renewed meanwhile, its holder wants it.
             Ok(_) | Err(ProposeError::Rejected(_)) => {
                 self.failures.control_mut().unwanted.remove(&id);
             }
@@ -213,8 +216,8 @@ impl Core {
         }
     }
 
-    /// The log holds a permit no more: whoever is attached to it here is told, unless it has given
-    /// it back itself.
+    /// The log does not hold a permit any more. A client that is attached to it here is told,
+    /// unless it released the permit itself.
     fn freed(&mut self, id: PermitId, how: &FreeReason, actions: &mut Vec<Action>) {
         self.timers.disarm(&Deadline::Expire(id.0));
         let control = self.failures.control_mut();
@@ -232,8 +235,8 @@ impl Core {
         }));
     }
 
-    /// The time to live of a permit begins anew, on this node's clock: it has heard of it now, so
-    /// it counts too long rather than too short.
+    /// Restarts the time to live of a permit on this node's clock. The node applies a renewal later
+    /// than the holder sent it, so it counts too long rather than too short.
     fn count(&mut self, now: Time, id: PermitId) {
         let control = self.failures.control_mut();
         control.known.entry(id).or_insert((now, now)).1 = now;
@@ -243,12 +246,12 @@ impl Core {
         let wait = control.stretched(ttl);
         #[cfg(test)]
         let wait = if self.mutations.expires_early { Span(wait.0 / 2) } else { wait };
-        // Not all at once: the first is enough.
+        // Spread over the members: the first expiry is enough.
         let spread = Span(control.timing.lease.0 / 2);
         self.timers.arm(now, Deadline::Expire(id.0), wait, wait + spread);
     }
 
-    /// What people may see of it.
+    /// What status queries show of the durable permits of a gate.
     pub(in crate::core) fn held_views(&self, now: Time, gate: GateId) -> Vec<DurablePermitView> {
         let Some(control) = self.failures.leases() else { return Vec::new() };
         let permits =
@@ -269,25 +272,25 @@ impl Core {
         permits.map(view).collect()
     }
 
-    /// This node has been away: it counts anew for all of them.
+    /// Restarts the time to live of all permits after this node was away.
     pub(super) fn restart_all_ttls(&mut self, now: Time) {
         let permits = self.failures.control().cluster_state.permits.keys().copied();
         permits.collect::<Vec<_>>().into_iter().for_each(|id| self.count(now, id));
     }
 
-    /// A permit was not renewed in time: so says this node to the log, which may know better.
+    /// A permit was not renewed within its time to live by this node's clock: proposes to expire
+    /// it. The log rejects that if the permit was renewed.
     pub(in crate::core) fn expire_permit(&mut self, now: Time, id: u64, actions: &mut Vec<Action>) {
         let id = PermitId(id);
         let control = self.failures.control();
         let Some(permit) = control.cluster_state.permits.get(&id) else { return };
         let (again, renewals) = (Span(control.timing.lease.0), permit.renewals);
         self.propose(Purpose::Expire(id), Command::ExpirePermit { permit: id, renewals }, actions);
-        // Until the log has said something about it, which ends this timer.
+        // Proposed again until the log decides, which stops this timer.
         self.timers.arm(now, Deadline::Expire(id.0), again, again);
     }
 
-    /// Proposes to hold what was decided and is not held; again, until the log has said what
-    /// becomes of it.
+    /// Proposes to hold a grant that the log does not hold yet; again, until the log decides.
     pub(in crate::core) fn propose_hold(
         &mut self,
         id: GateId,
@@ -314,7 +317,8 @@ impl Core {
         self.propose(Purpose::Held(id, grant), held, actions);
     }
 
-    /// Whether something is being decided; it is proposed again if nobody knows what came of that.
+    /// Proposes again what the log has not decided. Returns whether anything of durable permits is
+    /// open.
     pub(super) fn reconcile_held(&mut self, actions: &mut Vec<Action>) -> bool {
         let all = self
             .gates
@@ -335,39 +339,40 @@ impl Core {
         waits || !all.is_empty() || !unwanted.is_empty()
     }
 
-    /// What came of the proposal to hold something. That it is held is heard by the log itself.
+    /// The log answered the proposal to hold a permit. That it is held becomes known by the entry
+    /// itself.
     pub(super) fn on_hold_proposed(
         &mut self,
         now: Time,
         (id, grant): (GateId, GrantId),
-        came: Result<Applied, ProposeError>,
+        result: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
-        let void = match came {
+        let rejected = match result {
             Ok(Applied::Held(permit)) if self.is_held_otherwise(id, grant, permit) => {
                 Rejected::Outdated(Outdated::AlreadyGranted(permit))
             }
             Ok(_) | Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => {
                 return self.reconcile_later(now);
             }
-            Err(ProposeError::Rejected(void)) => void,
+            Err(ProposeError::Rejected(rejected)) => rejected,
         };
         let undecided = self
             .at_gate(now, id, actions, |gate, out| gate.decided_rejected(now, grant, out))
             .flatten();
         let Some(undecided) = undecided else { return };
-        match (void, undecided.key) {
+        match (rejected, undecided.key) {
             (Rejected::NotMember { .. } | Rejected::Outdated(_), _) => {
                 self.at_gate(now, id, actions, |gate, out| gate.requeue(now, undecided, out));
             }
-            (void, Some(key)) => {
-                self.refuse(key, ErrorCode::LimitExceeded, void.to_string(), actions)
+            (rejected, Some(key)) => {
+                self.refuse(key, ErrorCode::LimitExceeded, rejected.to_string(), actions)
             }
             (_, None) => {}
         }
     }
 
-    /// Whether the log holds another decision than this one for the same holder.
+    /// Whether the log holds another grant for the same holder.
     fn is_held_otherwise(&self, id: GateId, grant: GrantId, permit: PermitId) -> bool {
         let held = self.failures.control().cluster_state.permits.get(&permit);
         let ours = self
@@ -377,7 +382,7 @@ impl Core {
         held.zip(ours).is_some_and(|(held, (_, ours))| held.fence != ours.fence)
     }
 
-    /// A client shows the secret of a permit that the log holds.
+    /// A client renews or releases a durable permit, with its secret.
     pub(in crate::core) fn on_permit_command(
         &mut self,
         client: ClientId,
@@ -392,18 +397,17 @@ impl Core {
             )
         };
         let Some(control) = self.failures.leases() else {
-            let text = "this cluster has no agreed log, so it holds no permits by themselves";
+            let text = "this cluster has no agreed log, so it has no durable permits";
             return actions.push(refused(ErrorCode::BadRequest, text));
         };
         let secret = secret.hashed();
-        if let Some(void) = control.surely_rejected(permit, secret) {
-            let void = Err(ProposeError::Rejected(void));
-            return self.on_permit_proposed(client, key, (permit, command), void, actions);
+        if let Some(rejected) = control.surely_rejected(permit, secret) {
+            let rejected = Err(ProposeError::Rejected(rejected));
+            return self.on_permit_proposed(client, key, (permit, command), rejected, actions);
         }
         let under_way = control.open.values().filter(|open| matches!(open, Purpose::Permit(..)));
         if under_way.count() >= PERMIT_COMMANDS {
-            let text =
-                "too many permits are renewed and given back at this node at once: try again";
+            let text = "too many permits are renewed and released at this node at once: retry";
             return actions.push(refused(ErrorCode::LimitExceeded, text));
         }
         let entry = match command {
@@ -413,43 +417,43 @@ impl Core {
         self.propose(Purpose::Permit(client, key, permit, command), entry, actions);
     }
 
-    /// What came of it.
+    /// The log answered the command.
     pub(super) fn on_permit_proposed(
         &mut self,
         client: ClientId,
         key: RequestKey,
         (permit, command): (PermitId, PermitCommand),
-        came: Result<Applied, ProposeError>,
+        result: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
         let control = self.failures.control_mut();
         let number = key.number;
-        let tell = match (came, command) {
+        let tell = match (result, command) {
             (Ok(_), PermitCommand::Renew) => {
                 control.attached.insert(permit, key);
                 let ttl = control.cluster_state.permits.get(&permit).and_then(|permit| permit.ttl);
                 ServerMessage::PermitRenewed { number, durable: DurableGrant { permit, ttl } }
             }
-            // Again, because nobody heard the answer: it is over either way.
+            // Release is idempotent: the client repeats it if it missed the answer.
             (
-                came @ (Ok(_) | Err(ProposeError::Rejected(Rejected::PermitNotHeld(_)))),
+                result @ (Ok(_) | Err(ProposeError::Rejected(Rejected::PermitNotHeld(_)))),
                 PermitCommand::Release,
             ) => {
                 control.attached.remove(&permit);
-                ServerMessage::Released { number, was_gone: came.is_err() }
+                ServerMessage::Released { number, was_gone: result.is_err() }
             }
             (
-                Err(ProposeError::Rejected(void @ Rejected::PermitNotHeld(_))),
+                Err(ProposeError::Rejected(rejected @ Rejected::PermitNotHeld(_))),
                 PermitCommand::Renew,
             ) => ServerMessage::Refused {
                 number,
                 code: ErrorCode::PermitNotFound,
-                message: void.to_string(),
+                message: rejected.to_string(),
             },
-            (Err(ProposeError::Rejected(void)), _) => ServerMessage::Refused {
+            (Err(ProposeError::Rejected(rejected)), _) => ServerMessage::Refused {
                 number,
                 code: ErrorCode::PermissionDenied,
-                message: void.to_string(),
+                message: rejected.to_string(),
             },
             (Err(ProposeError::NoQuorum(text)), _) => ServerMessage::Refused {
                 number,
@@ -467,15 +471,15 @@ impl Core {
 }
 
 impl super::Control {
-    /// What the log would say of whoever shows this secret, where this node knows it for sure: a
-    /// made-up number or a wrong secret costs nobody an entry. Only what the log has said since, it
-    /// does not know.
+    /// The rejection of a command with this secret, where this node is sure of it: a made-up id or
+    /// a wrong secret costs no entry of the log. The node does not know what the log has decided
+    /// since the last entry it applied.
     fn surely_rejected(&self, id: PermitId, secret: state::SecretHash) -> Option<Rejected> {
-        let void = self.cluster_state.check_secret(id, secret).err()?;
-        (id.0 <= self.cluster_state.applied).then_some(void)
+        let rejected = self.cluster_state.check_secret(id, secret).err()?;
+        (id.0 <= self.cluster_state.applied).then_some(rejected)
     }
 
-    /// So long this node's clock counts until a span of somebody else's is surely over.
+    /// How long this node's clock must count until a span by any other clock has surely passed.
     fn stretched(&self, span: Span) -> Span {
         let terms = kgate_control::membership::LeaseTerms { lease: span, ..self.timing.terms() };
         terms.wait()

@@ -1,5 +1,5 @@
-//! Gates that somebody wants: the first to put one into the log wins, and k is what the log says
-//! (docs/internals/leases.md section 10).
+//! Gates that clients or the configuration want: the first entry that creates a gate wins, and k is
+//! what the log says (docs/internals/leases.md section 10).
 
 use kgate_control::log::ProposeError;
 use kgate_control::state::{Applied, Command, PermitId, Rejected};
@@ -9,27 +9,28 @@ use crate::core::clients::PendingAcquire;
 use crate::core::messages::{ErrorCode, PermitCommand};
 use crate::core::{Action, ClientId, Core, Definition, GateId, Process, RequestKey};
 
-/// Why something was proposed.
+/// The purpose of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Purpose {
-    /// This incarnation is to take part.
+    /// Add this incarnation to the members.
     Add,
-    /// A gate is wanted with that k.
+    /// Create a gate with this k.
     Gate(String, u32),
-    /// The log is to hold what was decided.
+    /// Hold a permit that this node granted.
     Held(GateId, GrantId),
-    /// Who waits here has a permit in the log already.
+    /// Give a waiting request the permit that the log holds for it already.
     Attach(RequestKey, PermitId),
-    /// Nobody wants what the log holds.
+    /// Release a permit that no request wants.
     ReleaseUnwanted(PermitId),
-    /// A permit was not renewed in time.
+    /// Expire a permit.
     Expire(PermitId),
-    /// A client has shown the secret of a permit.
+    /// Renew or release a permit for a client.
     Permit(ClientId, RequestKey, PermitId, PermitCommand),
 }
 
 impl Core {
-    /// Proposes something, unless the same is under way; the answer comes by [`Core::proposed`].
+    /// Proposes a command, unless the same proposal is open. The answer comes back by
+    /// [`Core::on_proposed`].
     pub(super) fn propose(
         &mut self,
         purpose: Purpose,
@@ -50,30 +51,32 @@ impl Core {
         &mut self,
         now: Time,
         number: u64,
-        came: Result<Applied, ProposeError>,
+        result: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
         let purpose = self.failures.control_mut().open.remove(&number);
         match purpose {
-            Some(Purpose::Add) => self.on_add_proposed(now, came.err(), actions),
-            Some(Purpose::Gate(name, k)) => self.on_gate_proposed(now, &name, k, came, actions),
+            Some(Purpose::Add) => self.on_add_proposed(now, result.err(), actions),
+            Some(Purpose::Gate(name, k)) => self.on_gate_proposed(now, &name, k, result, actions),
             Some(Purpose::Held(gate, grant)) => {
-                self.on_hold_proposed(now, (gate, grant), came, actions)
+                self.on_hold_proposed(now, (gate, grant), result, actions)
             }
             Some(Purpose::Attach(key, permit)) => {
-                self.on_attach_proposed(now, (key, permit), came, actions)
+                self.on_attach_proposed(now, (key, permit), result, actions)
             }
             Some(Purpose::Permit(client, key, permit, word)) => {
-                self.on_permit_proposed(client, key, (permit, word), came, actions);
+                self.on_permit_proposed(client, key, (permit, word), result, actions);
             }
-            Some(Purpose::ReleaseUnwanted(permit)) => self.on_release_unwanted(now, permit, &came),
-            // Proposed again when its time has passed again.
+            Some(Purpose::ReleaseUnwanted(permit)) => {
+                self.on_release_unwanted(now, permit, &result)
+            }
+            // Proposed again when the timer fires again.
             Some(Purpose::Expire(_)) | None => {}
         }
     }
 
-    /// A client wants a gate that is not known here, or not with that k: the log knows better than
-    /// this node, which may be behind.
+    /// A client wants a gate that is unknown here, or known with another k. The log decides, since
+    /// this node may be behind.
     pub(in crate::core) fn create_by_log(
         &mut self,
         pending: PendingAcquire,
@@ -103,7 +106,7 @@ impl Core {
             .map_or(0, |gate| gate.version)
     }
 
-    /// The gates of the configuration are made, if nobody has made them. Whether some are missing.
+    /// Creates the missing gates of the configuration. Returns whether some are missing.
     pub(super) fn reconcile_gates(&mut self, actions: &mut Vec<Action>) -> bool {
         let missing = |gate: &&Definition| self.catalogue.get(&gate.name).is_none();
         let missing: Vec<Definition> =
@@ -118,13 +121,13 @@ impl Core {
         now: Time,
         name: &str,
         k: u32,
-        came: Result<Applied, ProposeError>,
+        result: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
-        let version = if let Ok(Applied::Gate { version, .. }) = came { version } else { 0 };
-        if let Some((why, text)) = came.err().map(refusal_of) {
-            // Who did not say which k takes the gate as it is; the log has it, and this node will
-            // hear of it.
+        let version = if let Ok(Applied::Gate { version, .. }) = result { version } else { 0 };
+        if let Some((why, text)) = result.err().map(refusal_of) {
+            // A request without a k takes the gate as it is. The log has the gate, and this node
+            // will apply its entry.
             let content = |pending: &PendingAcquire| {
                 why == ErrorCode::Conflict && pending.request.k.is_none()
             };
@@ -140,7 +143,7 @@ impl Core {
                 self.refuse(pending.key, why, text.clone(), actions)
             });
         }
-        // If the entry is not applied here yet, they are placed when it is.
+        // If the entry is not applied here yet, the requests follow when it is.
         let applied = self.failures.control().cluster_state.applied;
         if version <= applied && self.catalogue.get(name).is_some() {
             self.place_all(now, name, actions);
@@ -148,23 +151,23 @@ impl Core {
     }
 }
 
-/// What a client is told whose gate could not be made.
+/// The refusal of a request whose gate could not be created.
 fn refusal_of(not_done: ProposeError) -> (ErrorCode, String) {
     match not_done {
-        ProposeError::Rejected(void @ Rejected::Conflict { .. }) => {
-            (ErrorCode::Conflict, void.to_string())
+        ProposeError::Rejected(rejected @ Rejected::Conflict { .. }) => {
+            (ErrorCode::Conflict, rejected.to_string())
         }
         // Nothing is wrong with the request: it came too early.
-        ProposeError::Rejected(void @ Rejected::NotBootstrapped) => {
-            (ErrorCode::NoQuorum, format!("no quorum: {void}"))
+        ProposeError::Rejected(rejected @ Rejected::NotBootstrapped) => {
+            (ErrorCode::NoQuorum, format!("no quorum: {rejected}"))
         }
-        ProposeError::Rejected(void) => (ErrorCode::BadRequest, void.to_string()),
+        ProposeError::Rejected(rejected) => (ErrorCode::BadRequest, rejected.to_string()),
         ProposeError::NoQuorum(text) => (ErrorCode::NoQuorum, format!("no quorum: {text}")),
         stopped @ ProposeError::Stopped => (ErrorCode::NodeGone, stopped.to_string()),
     }
 }
 
-/// Who wants a gate, for people.
+/// The author of a gate, for people.
 pub(super) fn author(process: &Process, at: NodeId) -> String {
     let at = at.0;
     match (process.user.as_str(), process.host.as_str()) {
@@ -183,8 +186,8 @@ mod tests {
 
     use super::*;
 
-    /// Who asks before the cluster is founded may ask again, as without a quorum; who asks for
-    /// nonsense may not.
+    /// A request before the cluster is bootstrapped is refused like one without a quorum, so that
+    /// the client retries. A bad request is refused as such.
     #[test]
     fn too_early_is_not_wrong() {
         let refusal_of = |rejected| refusal_of(ProposeError::Rejected(rejected)).0;

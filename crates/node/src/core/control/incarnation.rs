@@ -1,9 +1,9 @@
 //! This node takes part in one incarnation at a time (rules R1, R2).
 //!
-//! An incarnation that begins proposes to be added. While an earlier incarnation of this node is a
-//! member, that is refused; the newcomer has it suspected, and the voters evict it when its lease
-//! is surely over. An incarnation that finds itself evicted is over: another one begins, with
-//! nothing.
+//! A new incarnation proposes to be added. While an earlier incarnation of this node is a member,
+//! that is rejected; the new one has the earlier one suspected, and the voters evict it when its
+//! lease has surely ended. An incarnation that finds itself evicted has ended, and the next one
+//! begins with no state.
 
 use kgate_control::log::ProposeError;
 use kgate_control::state::{Cluster, ClusterId, Command, ForcedEviction, Rejected};
@@ -16,7 +16,7 @@ use crate::core::timers::Deadline;
 use crate::core::{Action, CannotStart, Core};
 
 impl Core {
-    /// Begins to take part, with what the log has said so far.
+    /// Begins with the state of the log at this node.
     pub(in crate::core) fn begin_control(
         &mut self,
         now: Time,
@@ -41,12 +41,12 @@ impl Core {
         Ok(())
     }
 
-    /// Whether this incarnation takes part, as far as it knows.
+    /// Whether this incarnation is a member, as far as this node knows.
     pub(in crate::core) fn takes_part(&self) -> bool {
         self.failures.control().is_member()
     }
 
-    /// The incarnation that takes part, if one does.
+    /// The incarnation that is a member, if one is.
     pub(in crate::core) fn own_incarnation(&self) -> Option<u32> {
         self.failures
             .leases()
@@ -54,8 +54,8 @@ impl Core {
             .map(|control| control.incarnation.0)
     }
 
-    /// Proposes what is missing for this incarnation to take part, and for the gates of its
-    /// configuration to be there. Again, until it is so.
+    /// Proposes whatever is missing in the log: this incarnation as a member, the gates of the
+    /// configuration, durable permits. Repeats it until nothing is missing.
     pub(in crate::core) fn reconcile(&mut self, now: Time, actions: &mut Vec<Action>) {
         let control = self.failures.control_mut();
         if self.stopped {
@@ -70,14 +70,14 @@ impl Core {
                     return self.timers.disarm(&Deadline::Reconcile);
                 }
             }
-            // R2: never beside an earlier incarnation.
+            // R2: an incarnation must not take part beside an earlier one.
             Some(former) => {
                 let known = control.former.replace(former);
                 if known != Some(former) {
                     control.leases.set_predecessor(now, former);
                 }
             }
-            // An operator has removed this node: it was told while it still heard the log.
+            // An operator removed this node while it still received the log.
             None if control.joined
                 && control
                     .forced_eviction()
@@ -106,7 +106,7 @@ impl Core {
                 };
                 self.propose(Purpose::Add, add, actions);
             }
-            // The log is being founded, or an operator has to admit this node.
+            // The cluster is being bootstrapped, or an operator has to admit this node.
             None => {}
         }
         if !self.timers.runs(&Deadline::Reconcile) {
@@ -114,8 +114,7 @@ impl Core {
         }
     }
 
-    /// Another incarnation of this node begins: its number is greater than all before, and is
-    /// stored. `start` is random.
+    /// Begins the next incarnation of this node.
     pub(in crate::core) fn begin_incarnation(
         &mut self,
         now: Time,
@@ -123,8 +122,8 @@ impl Core {
         start: u64,
         actions: &mut Vec<Action>,
     ) {
-        // The incarnation before is over here, though the entry that ends it may still be on its
-        // way: when it comes, it is about somebody else.
+        // The earlier incarnation has ended here, though the entry that ends it may be on its way.
+        // When it arrives, it concerns another incarnation.
         self.end_incarnation(now, actions);
         let control = self.failures.control_mut();
         control.begin(now, incarnation, start);
@@ -133,8 +132,8 @@ impl Core {
         self.reconcile(now, actions);
     }
 
-    /// The gates hear that the present incarnation is over, if it takes part. What it held is lost
-    /// here and stays taken elsewhere until it is evicted.
+    /// Tells the gates that the present incarnation has ended, if it is a member. Its permits are
+    /// lost here, and stay taken elsewhere until it is evicted.
     fn end_incarnation(&mut self, now: Time, actions: &mut Vec<Action>) {
         let control = self.failures.control();
         if !control.is_member() {
@@ -149,7 +148,7 @@ impl Core {
         self.at_all(now, actions, |gate, out| gate.crashed(now, me, incarnation, out));
     }
 
-    /// What came of the proposal to add this incarnation.
+    /// The log answered the proposal to add this incarnation.
     pub(super) fn on_add_proposed(
         &mut self,
         now: Time,
@@ -157,8 +156,8 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         match refused {
-            // The news of it come by the log. Without a quorum it is tried again; and when the
-            // earlier incarnation is gone.
+            // If it was added, its entry arrives by the log. Otherwise it is proposed again, also
+            // when the earlier incarnation is gone.
             None
             | Some(
                 ProposeError::NoQuorum(_)
@@ -169,11 +168,11 @@ impl Core {
             }
             // R4: with another store this node has forgotten what it promised.
             Some(ProposeError::Rejected(
-                void @ (Rejected::StoreMismatch(_) | Rejected::Removed { .. }),
-            )) => self.stop_all(StopReason::NotAdmitted(void), actions),
+                rejected @ (Rejected::StoreMismatch(_) | Rejected::Removed { .. }),
+            )) => self.stop_all(StopReason::NotAdmitted(rejected), actions),
             Some(ProposeError::Rejected(_)) => {
-                // An incarnation of this number was there before, as after a store was copied back:
-                // only a later one can be added.
+                // An incarnation of this number existed before, as after a store was restored from
+                // a copy. Only a later one can be added.
                 actions.push(Action::NewIncarnation);
             }
         }
@@ -184,7 +183,7 @@ impl Core {
         self.timers.arm(now, Deadline::Reconcile, again, again);
     }
 
-    /// What people may see of the control plane at this node.
+    /// What status queries show of the control plane at this node.
     pub fn control_view(&self, now: Time) -> Option<ControlView> {
         let control = self.failures.leases()?;
         let members = control.cluster_state.membership.iter();
@@ -213,7 +212,7 @@ impl Control {
             Some(Cluster { id, name, terms: self.timing.terms(), initial_members });
     }
 
-    /// What an operator has decided about this incarnation.
+    /// The forced eviction of this incarnation, if an operator ordered one.
     pub(super) fn forced_eviction(&self) -> Option<&ForcedEviction> {
         let listed = self.cluster_state.directory.get(&self.me)?;
         listed
@@ -222,7 +221,7 @@ impl Control {
             .filter(|forced_eviction| forced_eviction.incarnation == self.incarnation)
     }
 
-    /// Why there is no lease.
+    /// Why this node has no lease.
     pub(super) fn waits_for(&self, now: Time) -> String {
         match self.cluster_state.membership.get(self.me) {
             _ if self.log.store_mismatch => {

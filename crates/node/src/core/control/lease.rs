@@ -1,10 +1,10 @@
 //! The lease of this node, and what it means for its clients.
 //!
-//! The clock is read against the lease before anything reaches a gate (rule N5): gates may decide
-//! only while it holds. A client's time is what is left of it (rule S1). When it is over, every
-//! client's time is over too, as its own clock tells it; those who can be told are told, and their
-//! slots stay taken until they say that all is over, or until it surely is (rule S4). To answer
-//! requests and to release needs no lease.
+//! The clock is read against the lease before any input reaches a gate (rule N5): gates grant only
+//! while the lease holds. A session is valid for what is left of the lease (rule S1). When the
+//! lease ends, every session has expired by its client's own clock too. Clients that can be reached
+//! are told, and their slots stay taken until they release them or have surely stopped (rule S4).
+//! To answer requests and to release needs no lease.
 
 use kgate_control::lease::{LeaseEffect, LeaseMessage, MissingShare};
 use kgate_control::log::LogStatus;
@@ -21,11 +21,12 @@ use crate::core::timers::Deadline;
 use crate::core::{Action, Core, RequestKey};
 
 impl Core {
-    /// What the clock says of the lease, before anything else happens.
+    /// Reads the clock against the lease (rule N5), and tells gates, holders and waiting requests
+    /// if the answer has changed. [`Core::handle`] calls it before and after every input.
     pub(in crate::core) fn check_lease(&mut self, now: Time, actions: &mut Vec<Action>) {
         let FailureModel::Leases(control) = &mut self.failures else { return };
         let holds = control.is_member() && control.leases.holds(now);
-        // Whoever is being evicted grants nothing more, though its lease may go on for a while.
+        // A node that is being evicted grants nothing more, though its lease may go on for a while.
         let may_grant =
             holds && control.leases.may_grant(now) && control.forced_eviction().is_none();
         #[cfg(test)]
@@ -54,13 +55,13 @@ impl Core {
         }
     }
 
-    /// For how long from now the word of a client's session counts, at most: what is left of the
-    /// lease (rule S1). For ever, if none.
+    /// How long from now a session is valid, at most: what is left of the lease (rule S1). For
+    /// ever, if none.
     pub(in crate::core) fn valid_for(&self, now: Time) -> Option<Span> {
         let FailureModel::Leases(control) = &self.failures else {
             return self.sessions.terms().valid_for;
         };
-        // In doubt, nothing is promised anew; what was promised stays.
+        // In doubt the node promises nothing new and keeps what it has promised.
         let in_doubt = !control.leases.may_grant(now) && control.leases.status(now).doubt;
         if !control.held || in_doubt {
             return Some(Span::ZERO);
@@ -68,8 +69,8 @@ impl Core {
         Some(control.leases.end().since(now).min(control.timing.lease))
     }
 
-    /// The lease is over, or will be: whoever holds something is told, and has as long to end as
-    /// its time may last by the slowest clock.
+    /// The lease has ended, or will: tells every holder. Each has as long to stop as its session
+    /// may last by the slowest clock.
     pub(super) fn lose_all_permits(&mut self, now: Time, text: &str, actions: &mut Vec<Action>) {
         self.mark_dirty();
         let over = self.sessions.terms().over_after();
@@ -84,13 +85,13 @@ impl Core {
         }
     }
 
-    /// The lease has been over for long: nobody is let wait for what may never come.
+    /// The lease has been missing for long: refuses waiting requests, unless a quorum answers.
     pub(in crate::core) fn quorum_lost(&mut self, now: Time, actions: &mut Vec<Action>) {
         let control = self.failures.control_mut();
         if control.held {
             return;
         }
-        // Whoever is answered, and only has to wait for its own turn, has a quorum.
+        // A node that a quorum answers only has to wait for its lease.
         let Some(text) = control.lacks_quorum(now) else {
             let patience = control.timing.lease;
             return self.timers.arm(now, Deadline::NoQuorum, patience, patience);
@@ -102,7 +103,7 @@ impl Core {
         self.mark_dirty();
     }
 
-    /// All who wait, at one gate or at all of them, are refused.
+    /// Refuses all waiting requests, at one gate or at all gates.
     pub(in crate::core) fn refuse_waiting(
         &mut self,
         now: Time,
@@ -130,14 +131,14 @@ impl Core {
         }
     }
 
-    /// Why there is no lease here, if there is none.
+    /// Why this node has no lease, if it has none.
     pub(in crate::core) fn missing_lease(&self, now: Time) -> Option<String> {
         let control = self.failures.leases().filter(|control| !control.held)?;
         Some(format!("this node has no lease: {}", control.waits_for(now)))
     }
 
-    /// Why this node can grant nothing now, if it cannot: for machines that watch machines. Without
-    /// leases it always can.
+    /// Why this node cannot grant now, if it cannot: the answer of `/readyz`. Without leases it
+    /// always can.
     pub fn unready(&self, now: Time) -> Option<String> {
         let control = self.failures.leases()?;
         if control.granting && now < control.leases.end() {
@@ -157,8 +158,8 @@ impl Core {
         self.failures.control().granting
     }
 
-    /// Why nobody is let wait here, if nobody is. Once a quorum is heard again it may be a while
-    /// until there is a lease; that can be waited for.
+    /// Why requests are refused instead of queued, if they are. Once a quorum answers again,
+    /// requests wait for the lease.
     pub(in crate::core) fn no_quorum(&mut self, now: Time) -> Option<String> {
         let FailureModel::Leases(control) = &mut self.failures else { return None };
         if !control.no_quorum {
@@ -173,7 +174,7 @@ impl Core {
         lacks
     }
 
-    /// What a peer says about leases.
+    /// A peer sent a message about leases.
     pub(in crate::core) fn lease_message(
         &mut self,
         now: Time,
@@ -187,7 +188,7 @@ impl Core {
         carry_out(effects, actions);
     }
 
-    /// What the lease does by itself.
+    /// The timers of the lease.
     pub(in crate::core) fn lease_tick(&mut self, now: Time, actions: &mut Vec<Action>) {
         let FailureModel::Leases(control) = &mut self.failures else { return };
         let mut effects = Vec::new();
@@ -196,7 +197,7 @@ impl Core {
         self.check_lease(now, actions);
     }
 
-    /// When the lease must be looked at next: when it is over, at the latest.
+    /// The next deadline of the lease; its end, at the latest.
     pub(in crate::core) fn lease_due(&self, now: Time) -> Option<Time> {
         let control = self.failures.leases()?;
         let end = Some(control.leases.end()).filter(|end| control.held && *end < Time::NEVER);
@@ -244,7 +245,7 @@ fn carry_out(effects: Vec<LeaseEffect>, actions: &mut Vec<Action>) {
 }
 
 impl Control {
-    /// Who is missing for a quorum, if too few voters say anything at all.
+    /// The voters that are missing for a quorum, if too few answer at all.
     fn lacks_quorum(&self, now: Time) -> Option<String> {
         let voters = &self.cluster_state.voters;
         if voters.sets.is_empty() {

@@ -1,19 +1,20 @@
-//! The control plane at a node: what the agreed log says, the lease that it gives, and this node's
-//! own incarnation.
+//! The control plane at a node: the state of the agreed log, the lease that it gives, and this
+//! node's own incarnation.
 //!
-//! The log is elsewhere: whoever runs it hands over its [`AppliedEntry`], and does what is to be
-//! proposed. Here it is decided what follows.
+//! The log itself runs elsewhere. The shell hands over each
+//! [`AppliedEntry`](kgate_control::log::AppliedEntry) and proposes commands. Here the consequences
+//! follow:
 //!
-//! - `changes.rs`: an entry was applied: members come and go, in the same order at every node, and
-//!   gates are made and resized;
-//! - `lease.rs`: the clock is read against the lease before anything else happens (rule N5);
-//!   clients, holders and waiters are told what that means for them;
+//! - `changes.rs`: applied entries: members come and go, in the same order at every node, and gates
+//!   are created and resized;
+//! - `lease.rs`: the lease, read against the clock before every input (rule N5), and its
+//!   consequences for clients, holders and waiting requests;
 //! - `incarnation.rs`: this node takes part in one incarnation at a time (rules R1, R2);
-//! - `held.rs`: permits that the log holds;
+//! - `durable.rs`: durable permits;
 //! - `gates.rs`: gates that clients want: the log decides who is first and what k is.
 //!
-//! Nobody is held for crashed here, whatever a link or a detector says: they only give cause to ask
-//! the voters (rule E1). Only an eviction frees what a silent node held.
+//! No node is declared dead here, whatever a link reports: that only gives cause to ask the voters
+//! (rule E1). Only an eviction frees what a silent node held.
 
 mod changes;
 mod durable;
@@ -37,24 +38,24 @@ use serde::{Deserialize, Serialize};
 use self::gates::Purpose;
 use super::{RequestKey, Settings, Suspended};
 
-/// What a node is told of the control plane when it starts.
+/// The settings of the control plane.
 #[derive(Clone, Debug)]
 pub struct ControlSettings {
-    /// The numbers of the leases.
+    /// The durations of the leases.
     pub timing: Timing,
-    /// The store that this node remembers with (rule R4).
+    /// The store that holds this node's promises (rule R4).
     pub store: StoreId,
-    /// Where its peers reach it.
+    /// The address at which its peers reach it.
     pub address: String,
-    /// Random: names this start.
+    /// A random name of this start.
     pub start: u64,
-    /// What the log has said so far.
+    /// The state of the log at this node.
     pub cluster_state: ClusterState,
     /// The newest voters in this node's log (rule N4).
     pub appended: Voters,
-    /// What this incarnation put away when it stopped, to go on with (rule R1).
+    /// The state that this incarnation stored at a clean stop (rule R1).
     pub suspended: Option<Suspended>,
-    /// Whether this node joins those who are there, by a token.
+    /// Whether this node joins a running cluster by a token.
     pub joins: bool,
 }
 
@@ -68,7 +69,7 @@ pub(super) struct Control {
     me: NodeId,
     incarnation: Incarnation,
     leases: Leases,
-    /// What the log has said, as far as it was heeded here.
+    /// The state of the log, as far as it was applied here.
     pub(super) cluster_state: ClusterState,
     /// The entry that added each member's incarnation: the view that it began.
     pub(super) incarnations: BTreeMap<NodeId, u64>,
@@ -76,40 +77,41 @@ pub(super) struct Control {
     log: LogStatus,
     /// The earlier incarnation of this node that has to be evicted first.
     former: Option<Incarnation>,
-    /// Whether this incarnation took part: once it is gone, only another one can.
+    /// Whether this incarnation was a member. Once it is evicted, only another one can be.
     joined: bool,
-    /// What gates were told last: whether they may grant.
+    /// What the gates were told last: whether they may grant.
     granting: bool,
-    /// Whether the lease held when it was looked at last, and since when it does not.
+    /// Whether the lease held at the last check, and since when it does not.
     held: bool,
     without_since: Time,
-    /// Whether nobody is let wait: no quorum was heard for too long.
+    /// Whether requests are refused, because no quorum answered for too long.
     no_quorum: bool,
     asked: u64,
-    /// What was proposed and is not answered.
+    /// The open proposals.
     open: BTreeMap<u64, Purpose>,
-    /// Since when this node knows of each permit, and since when it counts its time to live.
+    /// Since when this node has known each durable permit, and since when it counts its time to
+    /// live.
     known: BTreeMap<PermitId, (Time, Time)>,
-    /// What the log holds, decided here, and nobody wants any more.
+    /// Durable permits that this node granted and no request wants any more.
     unwanted: BTreeSet<PermitId>,
-    /// Who here is told when the log holds a permit no more.
+    /// The requests that are told when a durable permit ends.
     attached: BTreeMap<PermitId, RequestKey>,
 }
 
-/// What people may see of the control plane at one node.
+/// What status queries show of the control plane at one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlView {
-    /// Who leads the log, as far as is known there.
+    /// The leader of the log, as far as this node knows.
     pub leader: Option<NodeId>,
-    /// Its incarnation, if it takes part.
+    /// Its incarnation, if that is a member.
     pub incarnation: Option<u32>,
-    /// How long it may grant without hearing from the voters, in nanoseconds; 0 without a lease.
+    /// How long it may grant without an answer of the voters, in nanoseconds; 0 without a lease.
     pub lease_left: u64,
     /// Why it has no lease, if it has none.
     pub without: Option<String>,
-    /// The members, in which incarnation, and whether they are suspected.
+    /// The members, their incarnations, and whether they are suspected.
     pub members: Vec<(NodeId, u32, bool)>,
-    /// Who votes.
+    /// The voters.
     pub voters: Vec<NodeId>,
     /// The last entry that it has applied.
     pub applied: u64,
@@ -148,15 +150,15 @@ impl Control {
         control
     }
 
-    /// Another incarnation of this node begins: its lease knows what the log has said, and nothing
-    /// of the incarnation before.
+    /// Begins another incarnation. Its lease starts from the state of the log, and from nothing of
+    /// the earlier incarnation.
     fn begin(&mut self, now: Time, incarnation: Incarnation, start: u64) {
         (self.incarnation, self.start, self.joined) = (incarnation, start, false);
         self.former = None;
         self.replay(now);
     }
 
-    /// This incarnation goes on with what it knew when it stopped.
+    /// Resumes this incarnation with the state of its clean stop.
     fn take_up(&mut self, now: Time, suspended: &Suspended) {
         (self.start, self.joined) = (suspended.start, true);
         self.cluster_state = suspended.cluster_state.clone();
@@ -164,7 +166,7 @@ impl Control {
         self.replay(now);
     }
 
-    /// The lease begins with nothing but what the log has said.
+    /// Starts the lease from the state of the log alone.
     fn replay(&mut self, now: Time) {
         let mut leases = Leases::new(now, self.me, self.incarnation, self.store, self.timing);
         for (node, member) in self.cluster_state.membership.iter() {
@@ -187,12 +189,12 @@ impl Control {
         self.leases = leases;
     }
 
-    /// What names the start of this incarnation.
+    /// The random name of the start of this incarnation.
     pub(super) fn start(&self) -> u64 {
         self.start
     }
 
-    /// The members beside this node's earlier incarnations, each with the view that began its
+    /// The members, except earlier incarnations of this node, each with the view that began its
     /// incarnation, in that order.
     fn members(&self) -> Vec<(NodeId, u64)> {
         let counts = |node: NodeId| node != self.me || self.is_member();
@@ -206,13 +208,13 @@ impl Control {
         members
     }
 
-    /// Whether this incarnation takes part.
+    /// Whether this incarnation is a member.
     fn is_member(&self) -> bool {
         self.cluster_state.membership.incarnation(self.me, self.incarnation).is_some()
     }
 }
 
-/// As an entry of the log.
+/// The command of a proposal of the lease.
 fn command(proposal: Proposal) -> Command {
     match proposal {
         Proposal::Suspect { node, incarnation } => Command::Suspect { node, incarnation },
