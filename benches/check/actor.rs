@@ -48,7 +48,7 @@ impl From<Message> for PermissionMessage<DirectMessage> {
 /// What a client may do next, at any time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Client {
-    Ask,
+    Acquire,
     ComeOut,
 }
 
@@ -100,7 +100,7 @@ impl Node {
 
     fn may_ask(&self, state: &State, out: &mut Out<Self>) {
         if state.asked < self.entries {
-            out.set_timer(Client::Ask, model_timeout());
+            out.set_timer(Client::Acquire, model_timeout());
         }
     }
 }
@@ -135,7 +135,7 @@ impl Actor for Node {
     fn on_timeout(&self, id: Id, state: &mut Cow<'_, State>, timer: &Client, out: &mut Out<Self>) {
         let state = state.to_mut();
         match timer {
-            Client::Ask => {
+            Client::Acquire => {
                 state.asked += 1;
                 self.handle(id, state, Input::Acquire { weight: 1 }, out);
             }

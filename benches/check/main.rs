@@ -110,7 +110,8 @@ fn compare(rounds: usize) {
     }
     let Found { unique, generated } = found.expect("a round");
     println!(
-        "raymond, n = {NODES}, k = {PERMITS}, {ENTRIES} entries each, depth first, one core, {rounds} rounds in turns"
+        "raymond, n = {NODES}, k = {PERMITS}, {ENTRIES} entries each, depth first, one core, \
+         {rounds} rounds in turns"
     );
     println!("{unique} different states of {generated} generated, on both sides");
     let passed = |seconds: &Seconds| Some(seconds.passed);

@@ -21,9 +21,7 @@ pub(crate) fn build() -> Option<Rival> {
     match built {
         Ok(status) if status.success() => Some(Rival(target.join("release/kgate-dscale-rival"))),
         other => {
-            println!(
-                "(benches/dscale could not be built, so the rows of dscale are missing: {other:?})\n"
-            );
+            println!("(benches/dscale could not be built, so its rows are missing: {other:?})\n");
             None
         }
     }

@@ -12,7 +12,7 @@
  * those of the algorithm and how often each client asked, and what no longer matters is reset. The processes are active from
  * the beginning, so that SPIN has one initial state, as the explorer has.
  *
- * N processes, 2 or 3; K units, fewer than N; each client asks ENTRIES times. With SERVED it is also judged that nobody waits for ever.
+ * N processes, 2 or 3; K units, fewer than N; each client asks ENTRIES times. With SERVED it is also checked that no client waits for ever.
  */
 
 #ifndef N
@@ -78,7 +78,7 @@ inline come_out(me) {
     phase[me] = IDLE
 }
 
-/* At most K inside: judged where somebody goes in. */
+/* At most K inside: checked at each entry. */
 inline go_in(me) {
     phase[me] = INSIDE;
     given[me] = 0;

@@ -32,7 +32,7 @@ pub(crate) fn metadata(root: &Path) -> Result<String> {
     String::from_utf8(output.stdout).context("cargo metadata is not UTF-8")
 }
 
-/// Builds the binary in release mode and tells where it is.
+/// Builds the binary in release mode and returns its path.
 pub(crate) fn kgate(root: &Path) -> Result<PathBuf> {
     let mut command = announce(
         root,
@@ -93,7 +93,8 @@ fn run(root: &Path, env: &[(&str, &str)], args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Prints the command as one would type it, and makes it ready to run with the cargo that runs us.
+/// Prints the command as a user would type it, and prepares it for the cargo that runs this
+/// program.
 fn announce(root: &Path, env: &[(&str, &str)], args: &[&str]) -> Command {
     println!("$ {}", as_typed(env, args));
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -112,7 +113,8 @@ mod tests {
 
     #[test]
     fn the_binary_is_found_among_cargos_messages() {
-        let messages = "not JSON\n{\"executable\":null}\n{\"executable\":\"out/release/kgate\"}\n{\"success\":true}";
+        let messages = "not JSON\n{\"executable\":null}\n\
+                        {\"executable\":\"out/release/kgate\"}\n{\"success\":true}";
         assert_eq!(executable(messages), Some(PathBuf::from("out/release/kgate")));
         assert_eq!(executable("{\"executable\":\"out/xtask\"}"), None);
     }

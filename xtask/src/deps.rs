@@ -1,9 +1,10 @@
-//! The dependency rule: which package of the workspace may know of which.
+//! The dependency rule: which package of the workspace may depend on which.
 //!
 //! A protocol that cannot name a socket cannot use one, and a simulator that cannot name a protocol
-//! treats them all alike. So the edges between packages are a list, and every other edge is an
-//! offence. Normal and build dependencies count; dev-dependencies are free. The two packages of
-//! pure state machines are `no_std`, and the lowest one has almost no dependencies from outside.
+//! treats all protocols alike. Therefore the allowed dependencies between packages are a list, and
+//! every other one is an offence. Normal and build dependencies count; dev-dependencies are free.
+//! The two packages of pure state machines are `no_std`, and the lowest one has almost no external
+//! dependencies.
 
 use std::path::Path;
 
@@ -66,11 +67,10 @@ const RULE: &[(&str, May)] = &[
 
 const NO_STD: &[&str] = &["kgate-core", "kgate-protocols"];
 
-/// What `kgate-core` may take from outside the workspace.
+/// The external dependencies that `kgate-core` may have.
 const OUTSIDE_OF_CORE: &[&str] = &["serde", "thiserror"];
 
-const WHERE: &str =
-    "the rule stands in docs/internals/architecture.md, the check in xtask/src/deps.rs";
+const WHERE: &str = "the rule is in docs/internals/architecture.md, the check in xtask/src/deps.rs";
 
 #[derive(Debug, PartialEq)]
 struct Package {
@@ -84,7 +84,7 @@ struct Package {
 #[derive(Debug, PartialEq)]
 struct Edge {
     to: String,
-    /// A path dependency, which is to say: ours.
+    /// A path dependency: a package of the workspace.
     local: bool,
 }
 
@@ -95,7 +95,7 @@ fn forbidden(packages: &[Package]) -> Vec<String> {
 fn forbidden_from(package: &Package) -> Vec<String> {
     let from = &package.name;
     let Some((_, may)) = RULE.iter().find(|(name, _)| name == from) else {
-        return vec![format!("{from}: a package that the dependency rule does not know; {WHERE}")];
+        return vec![format!("{from}: no dependency rule for this package; {WHERE}")];
     };
     let allowed = |edge: &Edge| match may {
         _ if !edge.local => from != "kgate-core" || OUTSIDE_OF_CORE.contains(&edge.to.as_str()),

@@ -1,9 +1,9 @@
 //! All checks of the project by one command: `cargo xtask verify`.
 //!
-//! A check reads the tree and changes nothing in it. `verify` runs them one after another and stops
-//! at the first that fails; each can be run alone by its name. A job is what takes more than Rust
-//! or more than minutes: it is run by its name alone. Exit code: 0 passed, 1 a check or a job
-//! failed, 2 not understood.
+//! A check reads the tree and changes nothing in it. `verify` runs the checks in order and stops at
+//! the first that fails; each can also run alone, by its name. A job needs more than Rust or more
+//! than minutes, or writes files: it runs by its name only. Exit codes: 0 passed, 1 a check or job
+//! failed, 2 usage error.
 
 mod cargo;
 mod deps;
@@ -25,21 +25,21 @@ struct Check {
 /// In the order of `verify`.
 const CHECKS: &[Check] = &[
     Check { name: "fmt", about: "the code is formatted", run: cargo::fmt },
-    Check { name: "clippy", about: "no lint has anything to say", run: cargo::clippy },
+    Check { name: "clippy", about: "clippy reports nothing", run: cargo::clippy },
     Check { name: "doc", about: "the API documentation builds without a warning", run: cargo::doc },
     Check {
         name: "deps",
-        about: "packages depend only on what they may know of",
+        about: "packages depend only on the packages that they may use",
         run: deps::check,
     },
     Check {
         name: "tidy",
-        about: "the files keep the rules of style that no lint knows",
+        about: "the files keep the rules of style that no lint checks",
         run: tidy::check,
     },
     Check {
         name: "verified",
-        about: "docs/internals/verification.md tells what was found, and that is as expected",
+        about: "docs/internals/verification.md agrees with the results, and those are as expected",
         run: verification::check,
     },
     Check { name: TEST, about: "the tests pass", run: cargo::test },
@@ -57,12 +57,12 @@ struct Job {
 const JOBS: &[Job] = &[
     Job {
         name: "chaos",
-        about: "real nodes in namespaces under faults from a seed (needs root) [--seed S] [--seeds N] [--planted NAME|all] ..",
+        about: "real nodes under faults from a seed (needs root) [--seed S] [--seeds N] ..",
         run: cargo::chaos,
     },
     Job {
         name: "partition-tries",
-        about: "how long before a slot moves on its cut-off holder's child is dead (needs root) [--tries N] ..",
+        about: "margin between a holder's death and the next grant (needs root) [--tries N] ..",
         run: cargo::partition_tries,
     },
     Job {
@@ -82,7 +82,7 @@ const JOBS: &[Job] = &[
     },
     Job {
         name: "verification",
-        about: "run what docs/internals/verification.md tells and has no result yet [--only TEXT] [--minutes M] [--again]",
+        about: "run the rows of verification/rows.txt that have no result yet [--only TEXT] ..",
         run: verification::run,
     },
 ];
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
             }
         },
         Choice::Unknown => {
-            eprint!("xtask: cannot run `{}`\n\n{}", words.join(" "), usage());
+            eprint!("xtask: unknown command `{}`\n\n{}", words.join(" "), usage());
             ExitCode::from(2)
         }
     }
@@ -149,9 +149,11 @@ fn run(checks: &[&Check]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Asked of cargo at run time, so that a moved checkout does not look into its old place.
+/// The root of the workspace. Cargo names the package at run time, so that a moved checkout does
+/// not use its old place.
 fn root() -> Result<PathBuf> {
-    let xtask = std::env::var_os("CARGO_MANIFEST_DIR").context("start it as `cargo xtask`")?;
+    let xtask =
+        std::env::var_os("CARGO_MANIFEST_DIR").context("start this program as `cargo xtask`")?;
     Ok(Path::new(&xtask)
         .parent()
         .context("the xtask package has no directory above it")?
@@ -160,7 +162,7 @@ fn root() -> Result<PathBuf> {
 
 fn usage() -> String {
     let mut text = String::from(
-        "cargo xtask verify                  all checks, in this order; the first failure ends it\n\
+        "cargo xtask verify                  all checks, in this order, up to the first failure\n\
          cargo xtask verify --without-tests  all but `test`\n",
     );
     for check in CHECKS {
@@ -173,7 +175,7 @@ fn usage() -> String {
     text
 }
 
-/// One line for each offence on standard error, and one error for all of them.
+/// Prints each offence on standard error; one error for all of them.
 fn report(offences: &[String]) -> Result<()> {
     for offence in offences {
         eprintln!("{offence}");
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verify_runs_every_check_and_the_tests_last() {
+    fn verify_runs_all_checks_and_the_tests_last() {
         assert_eq!(
             names(&["verify"]),
             ["fmt", "clippy", "doc", "deps", "tidy", "verified", "test"]

@@ -1,5 +1,5 @@
-//! The cross-check by SPIN: `verification/cross-check/raymond.pml` must have as many states and transitions as
-//! `kgate check` finds.
+//! The cross-check by SPIN: `verification/cross-check/raymond.pml` must have as many states and
+//! transitions as `kgate check` finds.
 //!
 //! Two models and two explorers that share nothing but the algorithm. SPIN searches exhaustively,
 //! without reduction, compression by hashes or any optimisation that changes what a state is, so
@@ -85,7 +85,7 @@ fn counted_by_kgate(kgate: &Path, [n, k, entries]: [u32; 3]) -> Result<Count> {
     Ok(Count { states: number("unique")?, transitions: number("states")? })
 }
 
-/// First with the checker of service, then without it, since it adds transitions.
+/// Runs SPIN with the check of service and then without it, because it adds transitions.
 fn counted_by_spin(root: &Path, folder: &Path, size: [u32; 3]) -> Result<Count> {
     let checked = parse(&verify(root, folder, size, true)?)?;
     let counted = parse(&verify(root, folder, size, false)?)?;
@@ -111,7 +111,7 @@ fn verify(root: &Path, folder: &Path, [n, k, entries]: [u32; 3], served: bool) -
     output(Command::new(folder.join("pan")).current_dir(folder).args(["-E", "-m1000000"]))
 }
 
-/// What the verifier says that it counted; an error if it found one, or gave up.
+/// Parses the counts of the verifier; an error if it found a violation or did not finish.
 fn parse(text: &str) -> Result<Count> {
     if !text.contains("errors: 0")
         || text.contains("Search not completed")
@@ -122,7 +122,7 @@ fn parse(text: &str) -> Result<Count> {
     let before = |what: &str| {
         let line = text.lines().find(|line| line.contains(what));
         let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        number.with_context(|| format!("SPIN does not tell `{what}`:\n{text}"))
+        number.with_context(|| format!("SPIN printed no `{what}`:\n{text}"))
     };
     Ok(Count { states: before("states, stored")?, transitions: before("transitions (")? })
 }

@@ -1,11 +1,11 @@
 //! The table of `docs/internals/verification.md`, made by a command: `cargo xtask verification`.
 //!
-//! `verification/rows.txt` says what is to be run and what must come out,
-//! `verification/results.ndjson` what came out, at which commit. The command runs the rows that
-//! have no result, one at a time, each as a process with limits; appends each result as soon as it
-//! is there, so that an interrupted run loses only its present row; and writes the table. The check
-//! of the same name runs nothing: it fails if the table is not what the results give, if a row has
-//! no result, or if one is not as expected.
+//! `verification/rows.txt` lists commands with their expected results,
+//! `verification/results.ndjson` the results with their commits. The command runs the rows without
+//! a result, one at a time, each as a process with limits. It appends each result at once, so that
+//! an interrupted run loses only the present row, and writes the table. The check `verified` runs
+//! no row: it fails if the table differs from the results, if a row has no result, or if a result
+//! is not as expected.
 
 mod process;
 mod results;
@@ -92,7 +92,7 @@ fn read(root: &Path, path: &str) -> Result<String> {
     fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))
 }
 
-/// At which commit; with `+` if anything but the results differs from it.
+/// The commit, with `+` if the tree differs from it in anything but the results.
 fn commit(root: &Path) -> Result<String> {
     let head = process::output(root, "git", &["rev-parse", "--short", "HEAD"])?;
     let ours = [".", ":!verification", ":!docs/internals/verification.md"];
@@ -102,7 +102,7 @@ fn commit(root: &Path) -> Result<String> {
     Ok(format!("{}{mark}", head.trim()))
 }
 
-/// What is run of the rows.
+/// The options: which rows run, and for how long.
 #[derive(Debug, Default, PartialEq)]
 struct Options {
     only: Option<String>,
@@ -126,7 +126,8 @@ impl Options {
                 "--again" => options.again = true,
                 other => {
                     bail!(
-                        "unknown word `{other}`: cargo xtask verification [--only TEXT] [--minutes M] [--again]"
+                        "unknown option `{other}`: \
+                         cargo xtask verification [--only TEXT] [--minutes M] [--again]"
                     )
                 }
             }

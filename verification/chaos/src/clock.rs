@@ -1,15 +1,16 @@
-//! The one real clock that checkers everybody: `CLOCK_MONOTONIC_RAW`, the same in all processes and
-//! namespaces of this machine.
+//! The real clock, by which everything is checked: `CLOCK_MONOTONIC_RAW`, the same in all processes
+//! and namespaces of this machine.
 //!
-//! Nodes and clients may be told to run by a clock of a wrong rate; nothing here is. What they say
-//! about their deadlines is turned into this clock by the one who writes it down.
+//! Nodes and clients may run by a lease clock of a wrong rate. The process that records a deadline
+//! converts it to the real clock.
 
 use std::time::Duration;
 
 use kgate_client::LeaseInstant;
 use rustix::time::{ClockId, clock_gettime};
 
-/// By how many parts per million the lease clock of a process is wrong; a build for tests obeys it.
+/// Error of a process's lease clock in parts per million; only builds with debug assertions read
+/// it.
 pub(crate) const RATE: &str = "KGATE_TEST_CLOCK_RATE";
 
 const MILLION: i128 = 1_000_000;
@@ -21,7 +22,7 @@ pub(crate) fn now() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// When the real clock shows what this process's lease clock shows at `until`.
+/// The reading of the real clock at the instant at which this process's lease clock shows `until`.
 pub(crate) fn real(until: LeaseInstant) -> u64 {
     if until == LeaseInstant::FOR_EVER {
         return u64::MAX;
@@ -37,13 +38,13 @@ fn turned(until: u64, lease: u64, real: u64, rate_ppm: i64) -> u64 {
     u64::try_from((i128::from(real) + left).max(0)).unwrap_or(u64::MAX)
 }
 
-/// Nothing to wait for but time: a schedule of faults is made of real time, and so is a hold.
+/// Waits for time to pass: the schedule of faults and the holds are made of real time.
 #[allow(clippy::disallowed_methods)]
 pub(crate) fn pause(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Waits until something is there; an error that says what, if it takes too long.
+/// Polls until `look` returns a value; after `within` an error that names `what`.
 pub(crate) fn wait_for<T>(
     what: &str,
     within: Duration,
@@ -54,7 +55,7 @@ pub(crate) fn wait_for<T>(
         if let Some(found) = look()? {
             return Ok(found);
         }
-        anyhow::ensure!(now() < last, "waited {within:?} for {what}, in vain");
+        anyhow::ensure!(now() < last, "timed out after {within:?}: {what}");
         pause(Duration::from_millis(10));
     }
 }

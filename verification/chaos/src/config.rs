@@ -1,4 +1,4 @@
-//! The one place that knows what a node's configuration looks like, and by which times it is alive.
+//! The configuration of the nodes under test and the timing that a run has to know.
 
 use std::path::Path;
 
@@ -7,12 +7,13 @@ use anyhow::{Result, bail};
 use crate::network;
 use crate::schedule::Plan;
 
-/// How failures are dealt with by the nodes under test.
+/// The fault model of the nodes under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Leases and an agreed log: any fault.
+    /// `faults = "lease"`: tolerates every kind of fault.
     Lease,
-    /// Silence counts as death: only what keeps nobody silent for long.
+    /// `faults = "crash-stop"`: a silent node is declared dead, so only faults that silence a node
+    /// briefly are drawn.
     CrashStop,
 }
 
@@ -33,15 +34,15 @@ impl Mode {
     }
 }
 
-/// The times by which nodes and clients live, as far as a run must know them.
+/// The timing of nodes and clients, as far as a run has to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timing {
     pub(crate) preset: &'static str,
-    /// L.
+    /// L: the length of a lease.
     pub(crate) lease_ms: u64,
-    /// G.
+    /// G: the time from SIGTERM to SIGKILL.
     pub(crate) grace_ms: u64,
-    /// How far a clock may be wrong.
+    /// Maximum error of a clock's rate.
     pub(crate) clock_error_ppm: u32,
 }
 
@@ -50,7 +51,7 @@ impl Timing {
         Timing { preset: "fast", lease_ms: 700, grace_ms: 150, clock_error_ppm: 10_000 };
     const DEFAULT: Timing =
         Timing { preset: "default", lease_ms: 4_000, grace_ms: 1_000, clock_error_ppm: 10_000 };
-    /// Where silence counts as death, `kgate run` needs so much on a busy machine.
+    /// Long enough for `kgate run` with crash-stop nodes on a busy machine.
     pub(crate) const CRASH_STOP: Timing =
         Timing { preset: "crash-stop", lease_ms: 2_600, grace_ms: 300, clock_error_ppm: 0 };
 
@@ -72,18 +73,18 @@ impl Timing {
 
 /// How long a node that takes silence for death waits for an answer.
 const DETECT_MS: u64 = 1_500;
-/// The longest silence that it surely tolerates, on a busy machine.
+/// The longest silence that crash-stop nodes certainly tolerate, on a busy machine.
 pub(crate) const CRASH_STOP_SILENCE_MS: u64 = 400;
 
-/// Where the clients of a node ask it over TCP, in its namespace.
+/// The address of a node's API over TCP, in its namespace.
 pub(crate) const API: &str = "127.0.0.1:7400";
 
-/// Where they ask it through a file.
+/// The address of a node's API over a Unix socket.
 pub(crate) fn socket(run: &Path, node: u32) -> String {
     format!("unix:{}/api-{node}", run.display())
 }
 
-/// The configuration of a node.
+/// Renders the configuration of a node.
 pub(crate) fn node_config(
     run: &Path,
     node: u32,
@@ -97,7 +98,8 @@ pub(crate) fn node_config(
     let api = [API.to_owned(), socket(run, node)];
     let data = run.join(format!("data-{node}"));
     let common = format!(
-        "cluster = \"chaos\"\nid = {node}\nnodes = {peers:?}\napi = {api:?}\ndata = {data:?}\nplain_links = true\n"
+        "cluster = \"chaos\"\nid = {node}\nnodes = {peers:?}\n\
+         api = {api:?}\ndata = {data:?}\nplain_links = true\n"
     );
     let rest = match mode {
         Mode::Lease => {
@@ -107,7 +109,8 @@ pub(crate) fn node_config(
             )
         }
         Mode::CrashStop => format!(
-            "faults = \"crash-stop\"\nlease_ms = {}\ndetect_interval_ms = 100\ndetect_timeout_ms = {DETECT_MS}\n",
+            "faults = \"crash-stop\"\nlease_ms = {}\n\
+             detect_interval_ms = 100\ndetect_timeout_ms = {DETECT_MS}\n",
             timing.lease_ms
         ),
     };

@@ -1,4 +1,4 @@
-//! Does to a cluster what the plan says, at the times that it says, and writes down what it did.
+//! The driver: applies the faults of the plan to the cluster at their times, and records them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::network::{self, Network};
 use crate::nodes::{Clients, Nodes};
 use crate::proxy::Proxies;
 use crate::record::{self, Record, What, Writer};
-use crate::schedule::{Deed, Fault, Part, Plan, Way};
+use crate::schedule::{Action, Fault, Part, Plan, Way};
 use crate::{clock, job, reach};
 
-/// Somebody wants the run to end.
+/// Set by SIGINT and SIGTERM: the run ends.
 pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// A run under way.
@@ -24,35 +24,35 @@ pub(crate) struct Driver<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) seconds: u64,
     pub(crate) answer: Duration,
-    /// So many nodes let somebody in before anything goes wrong.
+    /// Number of nodes that must grant a permit before the first fault.
     pub(crate) first: usize,
     pub(crate) network: &'a Network,
     pub(crate) proxies: Proxies,
     pub(crate) nodes: Nodes,
     pub(crate) clients: Clients,
     pub(crate) writer: Writer,
-    /// The faults that last, by their place in the plan.
+    /// The faults in effect, by index in the plan.
     pub(crate) active: BTreeSet<usize>,
     pub(crate) minority: Vec<u32>,
-    /// The clients that we have killed.
+    /// The clients that the driver killed.
     pub(crate) killed: BTreeSet<u32>,
-    /// What a pause has stopped, by its place in the plan.
+    /// The processes that each pause stopped, by the index of its fault in the plan.
     pub(crate) stopped: Vec<(usize, Vec<u32>)>,
 }
 
-/// A cluster is founded and serves within that, however busy the machine is.
-const FOUNDED: Duration = Duration::from_secs(120);
-/// A node that is told to stop does it within that.
+/// Maximum time until a new cluster serves, also on a busy machine.
+const BOOTSTRAP: Duration = Duration::from_secs(120);
+/// Maximum time for a node to stop after SIGTERM.
 const STOP: Duration = Duration::from_secs(10);
 
 impl Driver<'_> {
     /// The whole run: faults, healing, and the end of all requests.
     pub(crate) fn drive(&mut self) -> Result<()> {
-        // A cluster that is not founded yet shows nothing.
-        let served = self.until_served(self.first, FOUNDED)?;
+        // Faults before the cluster serves would show nothing.
+        let served = self.until_served(self.first, BOOTSTRAP)?;
         ensure!(
             served >= self.first,
-            "only {served} nodes let somebody in, and nothing was wrong yet"
+            "only {served} nodes granted a permit before the first fault"
         );
         let start = clock::now();
         let mut turns: Vec<(u64, bool, usize)> = Vec::new();
@@ -67,9 +67,9 @@ impl Driver<'_> {
         }
         self.tend_until(start + self.seconds * 1_000_000_000)?;
         self.note(What::Healed)?;
-        // Or the checker will say who did not.
+        // If not all do, the checker reports which.
         self.until_served(self.plan.nodes as usize, self.answer)?;
-        job::tell_to_stop(self.run)?;
+        job::request_stop(self.run)?;
         let last = clock::now() + clock::nanoseconds(self.answer);
         while !self.clients.are_done()? && clock::now() < last {
             self.note_ended()?;
@@ -81,12 +81,12 @@ impl Driver<'_> {
         self.note(What::End)
     }
 
-    /// Waits until so many nodes have let somebody in since now; how many did.
+    /// Waits until `enough` nodes have granted a permit after the call; returns how many did.
     fn until_served(&mut self, enough: usize, within: Duration) -> Result<usize> {
         let since = clock::now();
         let last = since + clock::nanoseconds(within);
         loop {
-            // Not more often than the records can be read.
+            // Reading all records takes time: not more often than this.
             self.tend_until(clock::now() + 500_000_000)?;
             let came_in =
                 |record: &&Record| record.t > since && matches!(record.what, What::Granted { .. });
@@ -125,14 +125,14 @@ impl Driver<'_> {
     fn note_ended(&mut self) -> Result<()> {
         for (node, how) in self.nodes.ended() {
             let text = format!("node {node}, {how}: {}", self.nodes.last_words(node));
-            println!("  node {node} has ended by itself, {how}");
+            println!("  node {node} ended by itself, {how}");
             self.note(What::Ended { text })?;
         }
         Ok(())
     }
 
-    /// A fault begins or ends. Whoever is cut off by it is noted after, whoever no longer is
-    /// before: so the notes never say too much.
+    /// A fault begins or ends. Nodes that it cuts off are recorded afterwards, nodes that it no
+    /// longer cuts off before: so no record claims that a connected node is cut off.
     fn turn(&mut self, place: usize, begins: bool) -> Result<()> {
         let fault = self.plan.faults[place].clone();
         let word = if begins { "begins" } else { "ends" };
@@ -143,9 +143,9 @@ impl Driver<'_> {
             self.active.remove(&place);
         }
         let next = self.cut_off();
-        // A voter that wakes answers what it was asked before: until then nobody was cut off from
-        // it for good.
-        let wakes = !begins && matches!(fault.deed, Deed::PauseNodes(_));
+        // A resumed voter answers the pings that it got before its pause: until then no node was
+        // certainly cut off from it.
+        let wakes = !begins && matches!(fault.action, Action::PauseNodes(_));
         let stays = |node: &u32| next.contains(node) && !wakes;
         let stay: Vec<u32> = self.minority.iter().copied().filter(stays).collect();
         self.note_minority(stay)?;
@@ -170,79 +170,79 @@ impl Driver<'_> {
     }
 
     fn cut(&self) -> BTreeSet<Way> {
-        let ways = self.faults().filter_map(|fault| match &fault.deed {
-            Deed::Cut(ways) => Some(ways.clone()),
-            Deed::PauseNodes(_)
-            | Deed::PauseClients(..)
-            | Deed::KillNodes(_)
-            | Deed::StopNode(_)
-            | Deed::KillClients(..)
-            | Deed::Narrow(..)
-            | Deed::Lose(..)
-            | Deed::Delay(..) => None,
+        let ways = self.faults().filter_map(|fault| match &fault.action {
+            Action::Cut(ways) => Some(ways.clone()),
+            Action::PauseNodes(_)
+            | Action::PauseClients(..)
+            | Action::KillNodes(_)
+            | Action::StopNode(_)
+            | Action::KillClients(..)
+            | Action::Narrow(..)
+            | Action::Lose(..)
+            | Action::Delay(..) => None,
         });
         ways.flatten().collect()
     }
 
     fn cut_off(&self) -> Vec<u32> {
-        let still = self.faults().flat_map(|fault| match &fault.deed {
-            Deed::PauseNodes(nodes) | Deed::KillNodes(nodes) => nodes.clone(),
-            Deed::StopNode(node) => vec![*node],
-            Deed::Cut(_)
-            | Deed::PauseClients(..)
-            | Deed::KillClients(..)
-            | Deed::Narrow(..)
-            | Deed::Lose(..)
-            | Deed::Delay(..) => Vec::new(),
+        let still = self.faults().flat_map(|fault| match &fault.action {
+            Action::PauseNodes(nodes) | Action::KillNodes(nodes) => nodes.clone(),
+            Action::StopNode(node) => vec![*node],
+            Action::Cut(_)
+            | Action::PauseClients(..)
+            | Action::KillClients(..)
+            | Action::Narrow(..)
+            | Action::Lose(..)
+            | Action::Delay(..) => Vec::new(),
         });
         reach::minority(self.plan.nodes, self.plan.voters, &self.cut(), &still.collect())
     }
 
     fn begin(&mut self, place: usize, fault: &Fault) -> Result<()> {
-        match &fault.deed {
-            Deed::Cut(_) | Deed::Lose(..) => self.shape()?,
-            Deed::Delay(node, most_ms) => self.proxies.delay(*node, *most_ms)?,
-            Deed::Narrow(node, kbit) => self.network.narrow(*node, Some(*kbit))?,
-            Deed::PauseNodes(nodes) => {
+        match &fault.action {
+            Action::Cut(_) | Action::Lose(..) => self.shape()?,
+            Action::Delay(node, most_ms) => self.proxies.delay(*node, *most_ms)?,
+            Action::Narrow(node, kbit) => self.network.narrow(*node, Some(*kbit))?,
+            Action::PauseNodes(nodes) => {
                 nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::STOP))
             }
-            Deed::KillNodes(nodes) => {
+            Action::KillNodes(nodes) => {
                 nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::KILL))
             }
-            Deed::StopNode(node) => self.nodes.signal(*node, Signal::TERM),
-            Deed::PauseClients(node, part) => {
+            Action::StopNode(node) => self.nodes.signal(*node, Signal::TERM),
+            Action::PauseClients(node, part) => {
                 let stopped = self.stop_clients(*node, *part)?;
                 self.stopped.push((place, stopped));
             }
-            Deed::KillClients(node, part) => self.kill_clients(*node, *part)?,
+            Action::KillClients(node, part) => self.kill_clients(*node, *part)?,
         }
         Ok(())
     }
 
     fn end(&mut self, place: usize, fault: &Fault) -> Result<()> {
-        match &fault.deed {
-            Deed::Cut(_) | Deed::Lose(..) => self.shape()?,
-            Deed::Delay(node, _) => self.proxies.delay(*node, 0)?,
-            Deed::Narrow(node, _) => self.network.narrow(*node, None)?,
-            Deed::PauseNodes(nodes) => {
+        match &fault.action {
+            Action::Cut(_) | Action::Lose(..) => self.shape()?,
+            Action::Delay(node, _) => self.proxies.delay(*node, 0)?,
+            Action::Narrow(node, _) => self.network.narrow(*node, None)?,
+            Action::PauseNodes(nodes) => {
                 nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::CONT))
             }
-            Deed::KillNodes(nodes) => {
+            Action::KillNodes(nodes) => {
                 for node in nodes {
                     self.nodes.start_one(self.network, *node)?;
                 }
             }
-            Deed::StopNode(node) => {
+            Action::StopNode(node) => {
                 let stopped = clock::wait_for("a node to stop", STOP, || {
                     Ok(self.nodes.is_down(*node).then_some(()))
                 });
                 if stopped.is_err() {
-                    let text = format!("it was told to stop, and had not after {STOP:?}");
+                    let text = format!("a node did not stop within {STOP:?} after SIGTERM");
                     self.writer.write("", What::Ended { text })?;
                 }
                 self.nodes.start_one(self.network, *node)?;
             }
-            Deed::PauseClients(_, part) => {
+            Action::PauseClients(_, part) => {
                 let (mine, others) = self.stopped.drain(..).partition(|(of, _)| *of == place);
                 self.stopped = others;
                 for pid in Vec::into_iter(mine).flat_map(|(_, pids)| pids) {
@@ -252,7 +252,7 @@ impl Driver<'_> {
                     network::signal(pid, Signal::CONT);
                 }
             }
-            Deed::KillClients(..) => {}
+            Action::KillClients(..) => {}
         }
         Ok(())
     }
@@ -261,14 +261,18 @@ impl Driver<'_> {
         let lossy: Vec<(u32, u32)> = self
             .faults()
             .filter_map(|fault| {
-                if let Deed::Lose(node, share) = fault.deed { Some((node, share)) } else { None }
+                if let Action::Lose(node, share) = fault.action {
+                    Some((node, share))
+                } else {
+                    None
+                }
             })
             .collect();
         self.network.shape(&self.cut().into_iter().collect::<Vec<_>>(), &lossy)
     }
 
-    /// Stops them, and says whom. A tree is stopped with whoever could start another one, and
-    /// looked at again until nobody new is found.
+    /// Stops the processes and returns their ids. A tree is stopped together with the processes
+    /// that could start another one, and searched again until no new process appears.
     fn stop_clients(&mut self, node: u32, part: Part) -> Result<Vec<u32>> {
         let mut stopped: Vec<u32> = Vec::new();
         if part == Part::Trees {
@@ -291,8 +295,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Kills them, and says whom. Of a tree nobody is left, not even whoever was just being
-    /// started: there is nobody who could end it.
+    /// Kills the processes and records their ids. Every process of a tree is killed, including one
+    /// that was just being started: no process would be left that could end it.
     fn kill_clients(&mut self, node: u32, part: Part) -> Result<()> {
         let is_tree = part == Part::Trees;
         let starters = if is_tree { self.clients.starters(node) } else { Vec::new() };
@@ -302,7 +306,7 @@ impl Driver<'_> {
             let new: Vec<u32> =
                 self.chosen(node, part)?.into_iter().filter(|pid| dead.insert(*pid)).collect();
             for pid in &new {
-                // Its slot may be free as soon as it is dead: the note must not be later.
+                // Its slot may be free as soon as it is dead: the record must not be later.
                 let t = clock::now();
                 network::signal(*pid, Signal::KILL);
                 self.killed.insert(*pid);
@@ -316,7 +320,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// The processes of that part at a node, as they are now.
+    /// The present processes of a part at a node.
     fn chosen(&self, node: u32, part: Part) -> Result<Vec<u32>> {
         let api = self.clients.api(node);
         if part == Part::Api {

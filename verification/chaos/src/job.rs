@@ -1,4 +1,4 @@
-//! What the processes of a run are told: a file in its folder.
+//! The job file: parameters of a run for its client processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::planted::Planted;
 
-/// What clients must know.
+/// The parameters that clients need.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) seed: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Job {
     pub(crate) gates: Vec<(String, u32)>,
     pub(crate) lease_ms: u64,
     pub(crate) grace_ms: u64,
-    /// A bug that the first node's clients have.
+    /// The planted bug of the first node's clients.
     pub(crate) planted: Option<Planted>,
 }
 
@@ -28,24 +28,24 @@ fn path(run: &Path) -> PathBuf {
 impl Job {
     pub(crate) fn write(&self, run: &Path) -> Result<()> {
         fs::write(path(run), serde_json::to_string_pretty(self)?)
-            .context("cannot write what clients are told")
+            .context("cannot write the job file")
     }
 
     pub(crate) fn read(run: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path(run)).context("cannot read what clients are told")?;
+        let text = fs::read_to_string(path(run)).context("cannot read the job file")?;
         Ok(serde_json::from_str(&text)?)
     }
 }
 
-/// Clients ask for nothing new once this is there.
+/// Clients make no new request once this file exists.
 fn stop(run: &Path) -> PathBuf {
     run.join("stop")
 }
 
-pub(crate) fn tell_to_stop(run: &Path) -> Result<()> {
+pub(crate) fn request_stop(run: &Path) -> Result<()> {
     fs::write(stop(run), "").context("cannot tell the clients to stop")
 }
 
-pub(crate) fn told_to_stop(run: &Path) -> bool {
+pub(crate) fn is_stopping(run: &Path) -> bool {
     stop(run).exists()
 }

@@ -1,14 +1,15 @@
 //! The chaos suite, `cargo xtask chaos`: real nodes and clients in network namespaces of their own,
-//! faults from a seed, and checkers that ask no node.
+//! faults drawn from a seed, and checkers that do not trust any node.
 //!
 //! ```text
-//! schedule (pure) --plan--> driver --cuts, signals--> network, nodes, workers --records--> oracle (pure) --verdict--> results
+//! schedule (pure) --plan--> driver --cuts, signals--> network, nodes, workers
+//!                                   --records--> oracle (pure) --verdict--> results
 //! ```
 //!
-//! A seed gives the plan: how many nodes, which gates, which faults and when. The processes run
-//! freely, so the same plan does not give the same run; what it gives is the same trouble. After
-//! the last fault everything is healed, and every request must end. docs/internals/chaos.md tells it for its
-//! users.
+//! A seed determines the plan: the number of nodes, the gates, the faults and their times. The
+//! processes run freely, so the same plan gives the same faults but not the same run. After the
+//! last fault everything is healed, and every request must end. docs/internals/chaos.md is the
+//! guide for users.
 
 mod clock;
 mod config;
@@ -52,7 +53,7 @@ use record::Writer;
 use schedule::{Frame, Plan};
 use witness::Witness;
 
-/// After the last fault an answer may take so long.
+/// Maximum time for an answer after the last fault.
 const ANSWER: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
@@ -84,9 +85,12 @@ fn chaos(words: &[&str]) -> Result<()> {
     let options = Options::parse(words)?;
     let root = root()?;
     let kgate = build(&root)?;
-    heed_signals()?;
+    handle_signals()?;
     if !options.planted.is_empty() {
-        return options.planted.iter().try_for_each(|planted| show(&options, &kgate, *planted));
+        return options
+            .planted
+            .iter()
+            .try_for_each(|planted| run_planted(&options, &kgate, *planted));
     }
     suite(&root, &options, &kgate)
 }
@@ -96,7 +100,8 @@ fn suite(root: &Path, options: &Options, kgate: &Path) -> Result<()> {
     let pressure = results::cpu_pressure();
     if pressure > 40 {
         println!(
-            "this machine is busy: for {pressure} % of the last minute somebody waited for a processor; late answers will say little"
+            "this machine is busy: processes waited for a processor for {pressure} % of the last \
+             minute, so late answers mean little"
         );
     }
     let commit = results::commit(root)?;
@@ -110,31 +115,31 @@ fn suite(root: &Path, options: &Options, kgate: &Path) -> Result<()> {
         report::announce(seed, &plan);
         let (folder, verdict) = one(options, kgate, seed, &plan, None)?;
         results::append(root, &results::Line::new(options, seed, &plan, &verdict, &commit))?;
-        report::tell(&verdict);
+        report::print_verdict(&verdict);
         if verdict.violations.is_empty() {
             folder.end(options.keep_logs);
         } else {
-            report::tell_violations(&folder.path, &verdict, &options.replay(seed))?;
+            report::print_violations(&folder.path, &verdict, &options.replay(seed))?;
             folder.end(true);
             wrong.push(seed);
         }
     }
     ensure!(
         wrong.is_empty(),
-        "at most k was not kept, or somebody not answered, by the seeds {wrong:?}"
+        "violations (at most k, fences, answers; see above) in the runs of the seeds {wrong:?}"
     );
     Ok(())
 }
 
-/// Runs with a planted bug, which must be caught by its checkers.
-fn show(options: &Options, kgate: &Path, planted: Planted) -> Result<()> {
+/// Runs with a planted bug; its checkers must catch it.
+fn run_planted(options: &Options, kgate: &Path, planted: Planted) -> Result<()> {
     let mode = planted.mode(options.mode);
     let timing = if mode == Mode::CrashStop { config::Timing::CRASH_STOP } else { options.timing };
     let seconds = 3 + 7 * timing.lease_ms / 1000;
     let options = Options { mode, timing, seconds, ..options.clone() };
     println!("planted: {}", planted.name());
     let (folder, verdict) = one(&options, kgate, 1, &planted.plan(timing.lease_ms), Some(planted))?;
-    report::tell(&verdict);
+    report::print_verdict(&verdict);
     let caught: BTreeSet<&str> =
         verdict.violations.iter().map(|violation| violation.checker).collect();
     let missed: Vec<_> =
@@ -162,7 +167,7 @@ fn frame(options: &Options, seed: u64) -> Frame {
     }
 }
 
-/// One run: everything is started, disturbed, healed, ended and checked.
+/// One run: start everything, disturb it, heal it, end it, check the records.
 fn one(
     options: &Options,
     kgate: &Path,
@@ -178,8 +183,8 @@ fn one(
     Job { seed, kgate: kgate.clone(), gates, lease_ms, grace_ms, planted }.write(run)?;
     resource::serve(run)?;
     let witness = Witness::start(run)?;
-    // Dropped in the other order: clients, nodes, and last the namespaces with whatever is left
-    // there.
+    // Dropped in reverse order: clients, nodes, and last the namespaces with the processes that
+    // are left in them.
     let network = Network::new(plan.nodes)?;
     let proxies = Proxies::start(&network, plan, seed)?;
     let nodes = Nodes::start(run, &kgate, &network, plan, *mode, timing)?;
@@ -190,7 +195,7 @@ fn one(
         plan,
         seconds: options.seconds,
         answer,
-        // One with a planted bug may keep all others out.
+        // A client with a planted bug may block all others.
         first: if planted.is_some() { 1 } else { plan.nodes as usize },
         network: &network,
         proxies,
@@ -206,8 +211,7 @@ fn one(
     drop(driver);
     drop(network);
     drop(witness);
-    driven
-        .with_context(|| format!("the run could not be led to its end; see {}", run.display()))?;
+    driven.with_context(|| format!("the run ended early; its records are in {}", run.display()))?;
     let leases = *mode == Mode::Lease || planted == Some(Planted::MinorityGrants);
     let terms = Terms {
         nodes: plan.nodes,
@@ -219,7 +223,7 @@ fn one(
     Ok((folder, verdict))
 }
 
-/// The folder of a run; kept if a panic or an error ends it.
+/// The folder of a run. A run that ends with a panic or an error leaves it behind.
 #[derive(Debug)]
 struct Folder {
     path: PathBuf,
@@ -242,9 +246,9 @@ impl Folder {
     }
 }
 
-/// Ctrl-C and SIGTERM end the run in order: the namespaces are removed. What is started inherits
-/// nothing of this.
-fn heed_signals() -> Result<()> {
+/// Makes Ctrl-C and SIGTERM end the run in order, so that the namespaces are removed. Child
+/// processes do not inherit this.
+fn handle_signals() -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::spawn(move || {
@@ -261,7 +265,7 @@ fn heed_signals() -> Result<()> {
     Ok(())
 }
 
-/// The binary under test: with `KGATE_CHAOS_BINARY` that one, else a new build of the profile
+/// The binary under test: `KGATE_CHAOS_BINARY` if it is set, otherwise a build with the profile
 /// `chaos`.
 fn build(root: &Path) -> Result<PathBuf> {
     match std::env::var_os("KGATE_CHAOS_BINARY") {

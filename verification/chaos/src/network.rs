@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! namespace kgate-chaos-PID-0: link "line" 10.77.0.1 --.
-//! namespace kgate-chaos-PID-1: link "line" 10.77.0.2 --+-- bridge "switch", ports n0, n1, .. in kgate-chaos-PID-net
+//! namespace kgate-chaos-PID-1: link "line" 10.77.0.2 --+-- bridge "switch", ports n0, n1, ..,
+//!                                                          in kgate-chaos-PID-net
 //! ```
 //!
-//! What is cut and what gets lost is one table of the packet filter in the namespace of the switch,
-//! replaced as a whole, so that a partition begins for all at one instant. Nothing outside of these
-//! namespaces is touched: when they are deleted, all is gone. Clients run in the namespace of their
-//! node and reach it whatever is cut.
+//! Cuts and packet loss are one table of the packet filter in the namespace of the switch. It is
+//! replaced as a whole, so that a partition begins for all nodes at the same instant. Nothing
+//! outside of these namespaces is changed; deleting them removes everything. Clients run in the
+//! namespace of their node and reach it during every cut.
 
 use std::fs;
 use std::path::Path;
@@ -20,16 +21,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::proxy;
 use crate::schedule::Way;
 
-/// Where nodes listen to each other.
+/// The port on which nodes accept links.
 pub(crate) const PORT: u16 = 7_401;
 
-/// All namespaces begin so; then the process that made them.
+/// Prefix of all namespaces; the id of the creating process follows.
 const PREFIX: &str = "kgate-chaos-";
 
-/// What the programs that are needed come from.
+/// The required programs and their packages.
 const TOOLS: [(&str, &str); 3] = [("ip", "iproute2"), ("tc", "iproute2"), ("nft", "nftables")];
 
-/// The namespaces of a run; deleted with all that runs in them when this is dropped.
+/// The namespaces of a run. Dropping it deletes them and kills the processes in them.
 #[derive(Debug)]
 pub(crate) struct Network {
     name: String,
@@ -37,7 +38,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes the namespaces; what an earlier run has left is removed.
+    /// Creates the namespaces, and removes those that an earlier run left behind.
     pub(crate) fn new(nodes: u32) -> Result<Self> {
         usable()?;
         sweep()?;
@@ -75,17 +76,17 @@ impl Network {
         command
     }
 
-    /// Cuts these ways and lets packets get lost, from now on; what is not told is whole again.
+    /// Cuts these directions and drops packets of these nodes; replaces all earlier cuts.
     pub(crate) fn shape(&self, cut: &[Way], lossy: &[(u32, u32)]) -> Result<()> {
         filter(&self.switch(), &table(cut, lossy))
     }
 
-    /// What nodes say to each other goes through the proxies of those who began to speak.
+    /// Diverts links through the proxy of the node that dials.
     pub(crate) fn divert(&self) -> Result<()> {
         (0..self.nodes).try_for_each(|node| filter(&self.space(node), &detour(node, self.nodes)))
     }
 
-    /// The lines of a node carry so much, in both directions; none: as much as they can.
+    /// Limits a node's bandwidth in both directions; `None` removes the limit.
     pub(crate) fn narrow(&self, node: u32, kbit: Option<u32>) -> Result<()> {
         for (space, device) in [(self.space(node), "line".to_owned()), (self.switch(), port(node))]
         {
@@ -95,8 +96,8 @@ impl Network {
                 continue;
             };
             let rate = format!("{kbit}kbit");
-            // A bucket of less than a packet would let nothing through; more than this waits
-            // nowhere.
+            // A bucket smaller than a packet would let nothing through; packets that wait longer
+            // than the latency are dropped.
             let bucket = ["root", "tbf", "rate", &rate, "burst", "3000", "latency", "400ms"];
             run("tc", &[&on[..], &["replace", "dev", &device], &bucket[..]].concat())?;
         }
@@ -120,13 +121,15 @@ impl Drop for Network {
         let spaces = (0..self.nodes).map(|node| self.space(node)).chain([self.switch()]);
         for space in spaces {
             if let Err(error) = delete(&space) {
-                eprintln!("chaos: {space} is left behind: {error:#}; the next run removes it");
+                eprintln!(
+                    "kgate-chaos: {space} is left behind: {error:#}; the next run removes it"
+                );
             }
         }
     }
 }
 
-/// Where nodes talk to each other.
+/// The address of a node's links.
 pub(crate) fn address(node: u32) -> String {
     format!("10.77.0.{}", node + 1)
 }
@@ -135,21 +138,21 @@ fn port(node: u32) -> String {
     format!("n{node}")
 }
 
-/// Gives the packet filter of a namespace a table.
+/// Loads a table into the packet filter of a namespace.
 fn filter(space: &str, table: &str) -> Result<()> {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", space, "nft", "-f", "-"]);
     let mut filter = command.stdin(Stdio::piped()).spawn().context("cannot start nft")?;
     let mut input = filter.stdin.take().context("nft has no input")?;
-    std::io::Write::write_all(&mut input, table.as_bytes()).context("cannot talk to nft")?;
+    std::io::Write::write_all(&mut input, table.as_bytes()).context("cannot write to nft")?;
     drop(input);
     let ended = filter.wait().context("cannot wait for nft")?;
-    ensure!(ended.success(), "nft did not take the table for {space}: {ended}");
+    ensure!(ended.success(), "nft refused the table for {space}: {ended}");
     Ok(())
 }
 
-/// What leads through the proxies: out of a node to its own proxy, and in from another's proxy to
-/// the node.
+/// The rules that lead through the proxies: from a node to its own proxy, and from another node's
+/// proxy to the node.
 fn detour(node: u32, nodes: u32) -> String {
     let out: String = (0..nodes)
         .filter(|peer| *peer != node)
@@ -157,19 +160,20 @@ fn detour(node: u32, nodes: u32) -> String {
             format!(
                 "ip daddr {} tcp dport {PORT} redirect to :{}\n",
                 address(peer),
-                proxy::entrance(peer)
+                proxy::port_for(peer)
             )
         })
         .collect();
     format!(
         "table ip kgate {{\nchain out {{\ntype nat hook output priority -100;\n{out}}}\n\
-         chain in {{\ntype nat hook prerouting priority -100;\ntcp dport {} redirect to :{PORT}\n}}\n}}\n",
+         chain in {{\ntype nat hook prerouting priority -100;\n\
+         tcp dport {} redirect to :{PORT}\n}}\n}}\n",
         proxy::BEHIND
     )
 }
 
-/// The whole table of the packet filter. A way is a pair of ports: where a packet comes in, and
-/// where it would go out.
+/// The table of the packet filter. A direction is a pair of ports of the switch: where a packet
+/// enters and where it would leave.
 fn table(cut: &[Way], lossy: &[(u32, u32)]) -> String {
     let mut rules = String::new();
     for (from, to) in cut {
@@ -180,14 +184,14 @@ fn table(cut: &[Way], lossy: &[(u32, u32)]) -> String {
             rules += &format!("{side} \"n{node}\" numgen random mod 1000 < {of_thousand} drop\n");
         }
     }
-    // Made, so that it can be deleted; deleted, so that nothing of it stays.
+    // `delete` fails without the table, so it is created first; deleting removes all old rules.
     format!(
         "table bridge kgate\ndelete table bridge kgate\ntable bridge kgate {{\nchain forward {{\n\
          type filter hook forward priority 0; policy accept;\n{rules}}}\n}}\n"
     )
 }
 
-/// Removes what runs have left whose process is gone: a kill -9 leaves no time to tidy up.
+/// Removes the namespaces of runs whose process is gone: after kill -9 a run cannot clean up.
 fn sweep() -> Result<()> {
     let Ok(spaces) = fs::read_dir("/run/netns") else { return Ok(()) };
     for space in spaces {
@@ -204,7 +208,7 @@ fn sweep() -> Result<()> {
 }
 
 fn delete(space: &str) -> Result<()> {
-    // Whoever is there may have started somebody since we looked.
+    // A process may have started another one since the list was read.
     for _ in 0..50 {
         let running = pids(space)?;
         if running.is_empty() {
@@ -225,14 +229,14 @@ fn pids(space: &str) -> Result<Vec<u32>> {
     Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
 }
 
-/// Whoever it is for may be gone.
+/// Sends a signal. The process may have ended; that is not an error.
 pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
 }
 
-/// Says what is missing on this machine; as root where there is apt-get, what can be installed is.
+/// Checks the requirements. Missing programs are installed where apt-get exists.
 fn usable() -> Result<()> {
     ensure!(
         cfg!(target_os = "linux"),
@@ -268,7 +272,8 @@ fn run(program: &str, words: &[&str]) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// The table replaces the one before, and says each way and each loss once a direction.
+    /// The table replaces the previous one, and has one rule per cut and one per direction of a
+    /// loss.
     #[test]
     fn the_table_says_what_is_cut() {
         let text = table(&[(0, 2)], &[(1, 50)]);
@@ -279,7 +284,7 @@ mod tests {
         assert!(!table(&[], &[]).contains("drop"));
     }
 
-    /// Each peer has its own entrance, and nobody is led to itself.
+    /// Each peer has its own port at the proxy, and no node is diverted to itself.
     #[test]
     fn the_detour_leads_to_each_peer() {
         let text = detour(1, 3);

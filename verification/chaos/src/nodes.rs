@@ -15,14 +15,14 @@ use crate::network::{self, Network};
 use crate::schedule::Plan;
 use crate::worker;
 
-/// How long each sync of the agreed log takes, in milliseconds; a build for tests obeys it.
+/// Duration of each sync of the log, in milliseconds; only builds with debug assertions read it.
 const SYNC: &str = "KGATE_TEST_SLOW_DISK";
 
 /// A node's process.
 #[derive(Debug)]
 struct Node {
     process: Option<Child>,
-    /// We have killed it or told it to stop.
+    /// The driver killed it or told it to stop.
     ours: bool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Starts them, and waits until each serves.
+    /// Starts all nodes and waits until each serves.
     pub(crate) fn start(
         run: &Path,
         kgate: &Path,
@@ -69,11 +69,11 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Starts one that is down; does not wait until it serves.
+    /// Starts a node that is down; does not wait until it serves.
     pub(crate) fn start_one(&mut self, network: &Network, node: u32) -> Result<()> {
         let place = node as usize;
         if let Some(mut former) = self.nodes[place].process.take() {
-            // One that was told to stop and has not by now is killed: its checker has been told.
+            // A node that did not stop in time is killed; the record of it is written already.
             let _ = former.kill();
             former.wait().context("cannot wait for a node")?;
         }
@@ -97,13 +97,13 @@ impl Nodes {
         }
     }
 
-    /// Whether it has ended.
+    /// Whether the node's process has ended.
     pub(crate) fn is_down(&mut self, node: u32) -> bool {
         let process = self.nodes[node as usize].process.as_mut();
         process.is_none_or(|process| !matches!(process.try_wait(), Ok(None)))
     }
 
-    /// Those that have ended by themselves since this was asked last, and how.
+    /// The nodes that ended by themselves since the last call, each with its exit status.
     pub(crate) fn ended(&mut self) -> Vec<(u32, String)> {
         let mut ended = Vec::new();
         for (number, node) in (0..).zip(&mut self.nodes) {
@@ -123,7 +123,7 @@ impl Nodes {
         lines[lines.len().saturating_sub(10)..].join("\n")
     }
 
-    /// A part of a node may have panicked, and the node lived on without it.
+    /// Panics of tasks that their nodes survived.
     pub(crate) fn panics(&self) -> Result<Vec<String>> {
         let mut found = Vec::new();
         for node in (0..).take(self.nodes.len()) {
@@ -158,7 +158,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// One of each kind at each node.
+    /// Starts one worker of each kind at each node.
     pub(crate) fn start(run: &Path, network: &Network, plan: &Plan) -> Result<Self> {
         let mut clients =
             Self { run: run.to_owned(), clock_ppm: plan.clock_ppm.clone(), all: Vec::new() };
@@ -190,12 +190,12 @@ impl Clients {
         Ok(command)
     }
 
-    /// Those of the library, at a node.
+    /// The workers at a node that use the library.
     pub(crate) fn api(&self, node: u32) -> Vec<u32> {
         self.pids(node, "api")
     }
 
-    /// Those that start `kgate run`, at a node.
+    /// The workers at a node that start `kgate run`.
     pub(crate) fn starters(&self, node: u32) -> Vec<u32> {
         self.pids(node, "run")
     }
@@ -205,7 +205,7 @@ impl Clients {
         chosen.map(|client| client.process.id()).collect()
     }
 
-    /// Those that were killed live again; one that has ended by itself is an error of the harness.
+    /// Restarts workers that were killed. A worker that ended by itself is an error of the harness.
     pub(crate) fn tend(&mut self, network: &Network, killed: &BTreeSet<u32>) -> Result<()> {
         for place in 0..self.all.len() {
             let client = &mut self.all[place];
@@ -226,7 +226,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Whether all have ended.
+    /// Whether all workers have ended.
     pub(crate) fn are_done(&mut self) -> Result<bool> {
         let mut done = true;
         for client in &mut self.all {
@@ -237,7 +237,7 @@ impl Clients {
 }
 
 impl Drop for Clients {
-    /// Reaps them: their namespaces are deleted after this, with all that runs there.
+    /// Reaps the workers. Their namespaces are deleted afterwards, with all processes in them.
     fn drop(&mut self) {
         for client in &mut self.all {
             let _ = client.process.kill();

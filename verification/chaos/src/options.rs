@@ -1,4 +1,4 @@
-//! The words of `cargo xtask chaos`.
+//! The options of `cargo xtask chaos`.
 
 use anyhow::{Context, Result, bail};
 
@@ -6,25 +6,26 @@ use crate::config::{Mode, Timing};
 use crate::planted::Planted;
 use crate::schedule::Kind;
 
-pub(crate) const USAGE: &str = "cargo xtask chaos [--seed S] [--seeds N] [--seconds T] [--faults KIND,..] [--nodes N] \
+pub(crate) const USAGE: &str = "cargo xtask chaos [--seed S] [--seeds N] [--seconds T] \
+[--faults KIND,..] [--nodes N] \
 [--timing fast|default] [--mode lease|crash-stop] [--planted NAME|all] [--keep-logs] [--again]";
 
-/// What is to be run.
+/// The options of a suite.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {
     /// The first seed.
     pub(crate) seed: u64,
-    /// How many.
+    /// Number of seeds.
     pub(crate) seeds: u64,
     pub(crate) seconds: u64,
-    /// The kinds that may be drawn; all that the mode tolerates, if none.
+    /// The kinds that may be drawn; `None`: all that the mode tolerates.
     pub(crate) faults: Option<Vec<Kind>>,
     pub(crate) nodes: Option<u32>,
     pub(crate) timing: Timing,
     pub(crate) mode: Mode,
     pub(crate) planted: Vec<Planted>,
     pub(crate) keep_logs: bool,
-    /// Also what has a result.
+    /// Also runs seeds that have a result.
     pub(crate) again: bool,
 }
 
@@ -58,13 +59,13 @@ impl Options {
                 "--planted" => options.planted = planted(value()?)?,
                 "--keep-logs" => options.keep_logs = true,
                 "--again" => options.again = true,
-                other => bail!("unknown word `{other}`: {USAGE}"),
+                other => bail!("unknown option `{other}`: {USAGE}"),
             }
         }
         if options.mode == Mode::CrashStop {
             options.timing = Timing::CRASH_STOP;
         }
-        // Who names one seed wants to see it.
+        // A single seed always runs.
         options.again |= one_seed && options.seeds == 1;
         let nodes = options.nodes.unwrap_or(5);
         anyhow::ensure!((3..=9).contains(&nodes), "--nodes {nodes}: choose 3 to 9");
@@ -80,14 +81,14 @@ impl Options {
         })
     }
 
-    /// Their names; short, if it is all of them.
+    /// The names of the kinds, or `all`.
     pub(crate) fn faults_text(&self) -> String {
         let names =
             |kinds: &Vec<Kind>| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",");
         self.faults.as_ref().map_or("all".into(), names)
     }
 
-    /// What runs that seed again.
+    /// The command that runs a seed again.
     pub(crate) fn replay(&self, seed: u64) -> String {
         let mut line = format!("cargo xtask chaos --seed {seed} --seconds {}", self.seconds);
         if self.faults.is_some() {
@@ -132,7 +133,7 @@ fn planted(text: &str) -> Result<Vec<Planted>> {
 mod tests {
     use super::*;
 
-    /// The line that runs a seed again means what was run.
+    /// The printed command means the same run.
     #[test]
     fn a_replay_is_the_same_run() {
         for line in [
@@ -149,9 +150,9 @@ mod tests {
         }
     }
 
-    /// What cannot be meant is refused with what can.
+    /// An invalid option is refused with the valid ones.
     #[test]
-    fn words_that_are_refused() {
+    fn invalid_options() {
         let why = |line: &str| {
             Options::parse(&line.split(' ').collect::<Vec<_>>()).unwrap_err().to_string()
         };
@@ -160,6 +161,6 @@ mod tests {
         assert!(why("--seed").contains("takes a value"));
         assert!(why("--seed x").contains("takes a number"));
         assert!(why("--nodes 2").contains("3 to 9"));
-        assert!(why("--fire").contains("unknown word"));
+        assert!(why("--fire").contains("unknown option"));
     }
 }

@@ -1,21 +1,22 @@
-//! The checkers of a run. They read what clients, probes and the driver have written down, all by
-//! one clock, and ask no node.
+//! The checkers of a run. They read the records of clients, probes and the driver, all by one
+//! clock, and ask no node.
 //!
-//! - *Belief*: from `granted` until the first of `out`, `lost`, its own deadline, its death. At no
-//!   instant are there more than k believers of a gate, nor two of a slot, and the fences of a slot
-//!   grow. This is checked by `kgate_spec::history`, the oracle of all other runs too.
-//! - *Incarnation*: the child of `kgate run` is a process, and no belief ends it: every sign of
-//!   incarnation counts. None is later than its deadline.
-//! - *Lock*: the kernel's lock of a slot was free for whoever came in.
-//! - *Resource*: it refuses nobody who may still believe.
-//! - *Minority*: a node that reaches no quorum lets nobody in after its lease.
-//! - *Codes*: the end of a command that was ended by `kgate run` is told as a loss, not as the
-//!   command's own.
-//! - *Answers*: every request ends within a bound after the last fault, and then every node lets
-//!   somebody in.
+//! - *Belief*: a client believes to hold a permit from `granted` until the first of `out`, `lost`,
+//!   its own deadline, its death. At no instant are there more than k believers of a gate, nor two
+//!   of a slot, and the fences of a slot grow. `kgate_spec::history` checks this, as in all other
+//!   runs.
+//! - *Deadline*: the child of `kgate run` holds as long as it runs, whatever it believes: no
+//!   heartbeat of it is later than its deadline.
+//! - *Lock*: the kernel's lock of a slot was free for each new holder.
+//! - *Resource*: the guarded resource refuses no client that may still believe.
+//! - *Minority*: a node without a quorum grants nothing after its lease.
+//! - *Codes*: `kgate run` reports a command that it ended itself as a loss, not with the command's
+//!   own exit status.
+//! - *Answers*: every request ends within a bound after the last fault, and then every node grants
+//!   a permit.
 //!
-//! The one excuse is a tree of processes that was frozen as a whole: no process can end another
-//! then. What it does when it thaws is between it and the resource.
+//! The only exception is a tree of processes that was frozen as a whole: no process of it can end
+//! another. What it does after it thaws is only the resource's concern (fences).
 
 mod answers;
 mod holds;
@@ -31,20 +32,20 @@ use kgate_spec::history;
 use crate::record::{Record, What};
 use holds::{Hold, Holds};
 
-/// What the checkers must know of the run.
+/// The parameters of a run that the checkers need.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    /// How many nodes.
+    /// Number of nodes.
     pub(crate) nodes: u32,
     /// The gates and their k.
     pub(crate) gates: BTreeMap<String, u32>,
-    /// How long a node that is cut off may still let somebody in: its lease, if it has one.
+    /// How long a node may grant after it was cut off: its lease, if it has one.
     pub(crate) minority_ns: Option<u64>,
-    /// How long an answer may take when all faults are over.
+    /// Maximum time for an answer after all faults are over.
     pub(crate) answer_ns: u64,
 }
 
-/// A checker's name and what it saw.
+/// A violation that a checker found.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Violation {
     pub(crate) checker: &'static str,
@@ -58,33 +59,33 @@ impl fmt::Display for Violation {
     }
 }
 
-/// At most k believers, one a slot, growing fences.
+/// At most k believers, one per slot, growing fences.
 pub(crate) const BELIEF: &str = "belief";
 /// No child is alive after its deadline.
 pub(crate) const DEADLINE: &str = "deadline";
-/// The lock of a slot is free for whoever comes in.
+/// The lock of a slot is free for each new holder.
 pub(crate) const LOCK: &str = "lock";
-/// The resource refuses nobody who may believe.
+/// The resource refuses no client that may believe.
 pub(crate) const RESOURCE: &str = "resource";
-/// A minority lets nobody in.
+/// A minority grants nothing.
 pub(crate) const MINORITY: &str = "minority";
 /// Every request ends in time.
 pub(crate) const ANSWERS: &str = "answers";
-/// `kgate run` says why its command has ended.
+/// `kgate run` reports why its command ended.
 pub(crate) const CODES: &str = "codes";
-/// A command that was ended by `kgate` itself, in the words of one that died by itself.
+/// The status of a command that died of SIGTERM; wrong for a command that `kgate run` ended.
 const TERMINATED: &str = "exit status: 143";
 /// Nodes do not end by themselves.
 pub(crate) const NODES: &str = "nodes";
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) requests: u64,
     pub(crate) grants: u64,
     /// Permits that their holders lost.
     pub(crate) losses: u64,
-    /// Accesses with an old fence that the resource refused, rightly.
+    /// Accesses with an old fence that the resource rightly refused.
     pub(crate) refused: u64,
     /// The longest wait for an answer after the last fault.
     pub(crate) longest_ns: u64,
@@ -92,12 +93,12 @@ pub(crate) struct Verdict {
     pub(crate) answers: BTreeMap<String, u64>,
     /// The most believers of a gate at once, by gate.
     pub(crate) most: BTreeMap<String, usize>,
-    /// The longest time for which a processor of this machine stood still.
+    /// The longest time for which a processor of this machine stalled.
     pub(crate) stalled_ms: u64,
     pub(crate) violations: Vec<Violation>,
 }
 
-/// Checkers the records of a run, which are in the order of time.
+/// Checks the records of a run, which are ordered by time.
 pub(crate) fn check(terms: &Terms, records: &[Record]) -> Result<Verdict> {
     let holds = Holds::of(records);
     let mut verdict = Verdict { grants: holds.all.len() as u64, ..Verdict::default() };
@@ -105,7 +106,7 @@ pub(crate) fn check(terms: &Terms, records: &[Record]) -> Result<Verdict> {
         belief(terms, gate, &holds, &mut verdict)?;
     }
     let unknown = holds.all.iter().find(|hold| !terms.gates.contains_key(&hold.gate));
-    anyhow::ensure!(unknown.is_none(), "a record is of a gate that the run has not");
+    anyhow::ensure!(unknown.is_none(), "a record names a gate that the run does not have");
     verdict.violations.extend(holds.late.iter().map(|late| Violation {
         checker: DEADLINE,
         t: late.t,
@@ -125,21 +126,21 @@ pub(crate) fn check(terms: &Terms, records: &[Record]) -> Result<Verdict> {
             *verdict.answers.entry(how.clone()).or_default() += 1;
             if how == TERMINATED {
                 let text = format!(
-                    "{} says that its command died of a SIGTERM, and nobody but kgate sends any: 121 is right",
+                    "{}: 143 (died of SIGTERM), but only kgate sends SIGTERM: 121 is right",
                     record.who
                 );
                 verdict.violations.push(Violation { checker: CODES, t: record.t, text });
             }
         }
         let What::Ended { text } = &record.what else { continue };
-        let text = format!("a node has ended by itself: {text}");
+        let text = format!("a node ended by itself: {text}");
         verdict.violations.push(Violation { checker: NODES, t: record.t, text });
     }
     verdict.violations.sort_by_key(|violation| violation.t);
     Ok(verdict)
 }
 
-/// Writes the believers of a gate as a trace and gives it to the oracle of traces.
+/// Checks the believers of a gate as a trace, by `kgate_spec::history`.
 fn belief(terms: &Terms, gate: &str, holds: &Holds, verdict: &mut Verdict) -> Result<()> {
     let k = terms.gates[gate];
     let of_gate: Vec<(usize, &Hold)> =
@@ -152,7 +153,7 @@ fn belief(terms: &Terms, gate: &str, holds: &Holds, verdict: &mut Verdict) -> Re
         let granted =
             format!("\"granted\",\"slots\":{slots:?},\"fence\":\"0x{fence}\",\"grant\":{number}}}");
         lines.push((*from, 1, head(from) + &granted));
-        // Who comes out at an instant makes room for who goes in at it.
+        // A release at an instant makes room for a grant at the same instant.
         lines.push((*end, 0, format!("{}\"release\",\"grant\":{number}}}", head(end))));
     }
     lines.sort_by_key(|(t, order, _)| (*t, *order));
@@ -183,7 +184,7 @@ fn belief(terms: &Terms, gate: &str, holds: &Holds, verdict: &mut Verdict) -> Re
 
 fn locks(records: &[Record], holds: &Holds, verdict: &mut Verdict) {
     for record in records {
-        let What::Crowded { slot, owner } = &record.what else { continue };
+        let What::LockTaken { slot, owner } = &record.what else { continue };
         if holds.frozen_and_late(*owner, record.t) {
             continue;
         }
@@ -210,7 +211,7 @@ fn resource(records: &[Record], verdict: &mut Verdict) {
 
 fn minority(terms: &Terms, records: &[Record], holds: &Holds, verdict: &mut Verdict) {
     let Some(allowed) = terms.minority_ns else { return };
-    // Since when each node is cut off, at the time of each change.
+    // For each change: the nodes that are cut off, each with the time of its cut.
     let mut since: Vec<(u64, BTreeMap<u32, u64>)> = vec![(0, BTreeMap::new())];
     for record in records {
         let What::Minority { nodes } = &record.what else { continue };
@@ -226,19 +227,22 @@ fn minority(terms: &Terms, records: &[Record], holds: &Holds, verdict: &mut Verd
         let Some(cut) = since[at].1.get(&hold.node) else { continue };
         if hold.from > cut + allowed {
             let after = ms(hold.from - cut);
-            let text = format!("{} came in at node {}, cut off for {after}", hold.who, hold.node);
+            let text = format!(
+                "{} was granted at node {}, which was cut off for {after}",
+                hold.who, hold.node
+            );
             verdict.violations.push(Violation { checker: MINORITY, t: hold.from, text });
         }
     }
 }
 
-/// 121 is how `kgate run` says it.
+/// Exit status 121 of `kgate run` means that the permit was lost.
 fn is_loss(what: &What) -> bool {
     matches!(what, What::Lost { .. })
         || matches!(what, What::Answered { how } if how == "exit status: 121")
 }
 
-/// For people.
+/// Milliseconds with one decimal.
 pub(crate) fn ms(ns: u64) -> String {
     format!("{}.{} ms", ns / 1_000_000, ns / 100_000 % 10)
 }

@@ -1,32 +1,31 @@
-//! Bugs that are put in on purpose, one for each checker: a checker that does not catch its own is
-//! worth nothing.
+//! Planted bugs, at least one per checker: each checker must catch its own.
 //!
-//! Clients of the first node have them, by what they are told; the last one is in the nodes, which
-//! are told to take silence for death and are then cut in two.
+//! The clients of the first node have the bug, by the job file. The last one is in the
+//! configuration of the nodes: crash-stop nodes are partitioned.
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Mode;
 use crate::oracle;
-use crate::schedule::{Deed, Fault, Kind, Plan};
+use crate::schedule::{Action, Fault, Kind, Plan};
 
-/// A bug.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Planted {
-    /// A holder that goes on after its deadline.
+    /// A holder continues after its deadline.
     Outlives,
-    /// A holder that has asked nobody.
+    /// A client holds without a request.
     TwoHolders,
-    /// A grant with an old fence.
+    /// A grant has an old fence.
     FenceBack,
-    /// Fences made of the decider's own clock, which has heard of nobody else's requests, and not
-    /// of the request's stamp.
+    /// Fences contain a clock that counts only the decider's own decisions instead of the
+    /// request's stamp.
     FenceOfDecision,
-    /// A holder that never ends, so that others are never answered.
+    /// A holder never releases, so that others get no answer.
     NeverAnswered,
-    /// Nodes that take silence for death, and are cut in two.
+    /// Crash-stop nodes are partitioned.
     MinorityGrants,
 }
 
@@ -65,7 +64,7 @@ impl Planted {
         }
     }
 
-    /// Whether some are never answered: then it makes no sense to wait for long.
+    /// Whether some requests get no answer; then the run does not wait long for them.
     pub(crate) fn leaves_unanswered(self) -> bool {
         matches!(self, Self::Outlives | Self::NeverAnswered | Self::MinorityGrants)
     }
@@ -79,14 +78,14 @@ impl Planted {
     pub(crate) fn plan(self, lease_ms: u64) -> Plan {
         let (nodes, begin_ms) = (5, 3_000);
         let fault =
-            |kind, deed| vec![Fault { kind, begin_ms, end_ms: begin_ms + 6 * lease_ms, deed }];
+            |kind, action| vec![Fault { kind, begin_ms, end_ms: begin_ms + 6 * lease_ms, action }];
         let faults = match self {
-            Self::Outlives => fault(Kind::Pause, Deed::PauseNodes(vec![0])),
+            Self::Outlives => fault(Kind::Pause, Action::PauseNodes(vec![0])),
             Self::MinorityGrants => {
                 let ways = [0, 1]
                     .into_iter()
                     .flat_map(|a| [2, 3, 4].into_iter().flat_map(move |b| [(a, b), (b, a)]));
-                fault(Kind::Partition, Deed::Cut(ways.collect()))
+                fault(Kind::Partition, Action::Cut(ways.collect()))
             }
             Self::TwoHolders | Self::FenceBack | Self::FenceOfDecision | Self::NeverAnswered => {
                 Vec::new()

@@ -1,7 +1,7 @@
-//! What `kgate run` runs: a process that says that it is alive, uses the resource, and ends.
+//! The probe: the command under `kgate run`. It records heartbeats, uses the resource, and ends.
 //!
-//! Most end politely at SIGTERM. Some do not listen to it, and leave behind a descendant in a
-//! session of its own that keeps the lock of the slot: only the end of the whole tree frees it.
+//! Most probes end at SIGTERM. Stubborn ones ignore it, and start a descendant in a session of its
+//! own that keeps the lock of the slot: only the end of the whole tree frees the lock.
 
 use std::fs::File;
 use std::os::fd::RawFd;
@@ -17,12 +17,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::record::{What, Writer};
 use crate::{clock, resource};
 
-/// How often it says that it is alive.
+/// Interval of the heartbeats.
 pub(crate) const BEAT: Duration = Duration::from_millis(10);
-/// It uses the resource at each so manieth of these.
+/// The probe uses the resource at every N-th heartbeat.
 pub(crate) const BEATS_A_USE: u64 = 4;
 
-/// Told on the command line that it does not listen.
+/// The argument of a probe that ignores SIGTERM.
 pub(crate) const STUBBORN: &str = "stubborn";
 
 /// `probe RUN NODE WHO HOLD_MS [stubborn]`.
@@ -43,7 +43,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     for slot in &slots {
         match resource::lock(run, &gate, *slot)? {
             Ok(lock) => locks.push(lock),
-            Err(owner) => writer.write(who, What::Crowded { slot: *slot, owner })?,
+            Err(owner) => writer.write(who, What::LockTaken { slot: *slot, owner })?,
         }
     }
     let pid = std::process::id();

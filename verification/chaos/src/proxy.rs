@@ -1,15 +1,15 @@
-//! A proxy of ours in each node's way to the others, which delays bytes, stalls them, and breaks
-//! connections.
+//! The proxy between each node and its peers: it delays bytes, stalls them, and breaks connections.
 //!
 //! ```text
-//! node 0 --10.77.0.2:7401--> packet filter of its namespace --> proxy 127.0.0.1:7501 --10.77.0.2:7411--> packet filter there --> node 1, 7401
+//! node 0 --10.77.0.2:7401--> packet filter of its namespace --> proxy 127.0.0.1:7501
+//!        --10.77.0.2:7411--> packet filter of node 1's namespace --> node 1, 7401
 //! ```
 //!
-//! Nodes know nothing of it: the packet filter puts it in their way ([`Network::divert`]), and what
-//! is cut between namespaces is cut for it too. A packet filter that loses packets shows only what
-//! TCP makes of it; this one shows what a bad middlebox makes of TCP: bytes that come late and in
-//! bursts, half of a message and then nothing for long, connections that end in the middle. It is a
-//! process in the node's namespace, told on its standard input how bad it shall be.
+//! The proxy is transparent: the packet filter diverts links to it ([`Network::divert`]), and cuts
+//! between namespaces apply to it too. Packet loss shows only what TCP makes of it; the proxy
+//! behaves like a bad middlebox: bytes that arrive late and in bursts, half a message and then
+//! nothing for long, connections that end in the middle. It is a process in the node's namespace
+//! and reads the maximum delay from its standard input.
 
 use std::cell::{Cell, RefCell};
 use std::io::{BufRead, Write};
@@ -32,12 +32,12 @@ use tokio::time::Instant;
 use crate::network::{self, Network};
 use crate::schedule::{Kind, Plan};
 
-/// Where the proxy of a node takes what is meant for a peer.
-pub(super) fn entrance(peer: u32) -> u32 {
+/// The port at which a node's proxy accepts links to a peer.
+pub(super) fn port_for(peer: u32) -> u32 {
     7_500 + peer
 }
 
-/// Where a node is reached by proxies; the packet filter turns it into the port that it listens at.
+/// The port at which proxies reach a node; the packet filter redirects it to the node's own port.
 pub(super) const BEHIND: u16 = 7_411;
 
 /// The proxies of a run.
@@ -47,7 +47,7 @@ pub(crate) struct Proxies {
 }
 
 impl Proxies {
-    /// One for each node, if the plan needs them: they cost time.
+    /// Starts one proxy per node if the plan has delays; proxies cost time.
     pub(crate) fn start(network: &Network, plan: &Plan, seed: u64) -> Result<Self> {
         let mut proxies = Self::default();
         if !plan.kinds.contains(&Kind::Delay) {
@@ -63,7 +63,7 @@ impl Proxies {
         Ok(proxies)
     }
 
-    /// Bytes of that node take so long at most from now on; 0: as they come.
+    /// Sets the maximum delay of a node's bytes; 0 disables delays.
     pub(crate) fn delay(&mut self, node: u32, most_ms: u32) -> Result<()> {
         let input = self.all.get_mut(node as usize).and_then(|proxy| proxy.stdin.as_mut());
         let input = input.context("a plan with delays has proxies")?;
@@ -86,26 +86,26 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     let (node, nodes, seed): (u32, u32, u64) = (node.parse()?, nodes.parse()?, seed.parse()?);
     let told = Arc::new(AtomicU64::new(0));
     listen_to_driver(told.clone());
-    let temper =
-        Rc::new(Temper { told, rng: RefCell::new(Rng::fork(seed, &format!("proxy {node}"))) });
+    let disturbance =
+        Rc::new(Disturbance { told, rng: RefCell::new(Rng::fork(seed, &format!("proxy {node}"))) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
-        let mut doors = Vec::new();
+        let mut listeners = Vec::new();
         for peer in (0..nodes).filter(|peer| *peer != node) {
-            let door =
-                TcpListener::bind((Ipv4Addr::LOCALHOST, u16::try_from(entrance(peer))?)).await;
-            let door = door.with_context(|| format!("cannot listen for node {peer}"))?;
+            let listener =
+                TcpListener::bind((Ipv4Addr::LOCALHOST, u16::try_from(port_for(peer))?)).await;
+            let listener = listener.with_context(|| format!("cannot listen for node {peer}"))?;
             let to = SocketAddr::new(network::address(peer).parse()?, BEHIND);
-            doors.push(tokio::task::spawn_local(keep_door(door, to, temper.clone())));
+            listeners.push(tokio::task::spawn_local(serve(listener, to, disturbance.clone())));
         }
-        for door in doors {
-            door.await?;
+        for listener in listeners {
+            listener.await?;
         }
         Ok(())
     })
 }
 
-/// A line is how bad it shall be; the end of all lines is the end of the run.
+/// Each line is the maximum delay in milliseconds; the end of the input ends the process.
 fn listen_to_driver(told: Arc<AtomicU64>) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
@@ -115,35 +115,35 @@ fn listen_to_driver(told: Arc<AtomicU64>) {
     });
 }
 
-async fn keep_door(door: TcpListener, to: SocketAddr, temper: Rc<Temper>) {
-    while let Ok((near, _)) = door.accept().await {
-        let temper = temper.clone();
+async fn serve(listener: TcpListener, to: SocketAddr, disturbance: Rc<Disturbance>) {
+    while let Ok((near, _)) = listener.accept().await {
+        let disturbance = disturbance.clone();
         tokio::task::spawn_local(async move {
-            // Who is not there is not there for whoever asks through us either.
+            // An unreachable peer is unreachable through the proxy too.
             let Ok(far) = TcpStream::connect(to).await else { return };
             let _ = (near.set_nodelay(true), far.set_nodelay(true));
             let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
-            // When one way has ended, so has the other.
+            // The end of one direction ends the other.
             tokio::select! {
-                () = carry(near_in, far_out, &temper) => {}
-                () = carry(far_in, near_out, &temper) => {}
+                () = carry(near_in, far_out, &disturbance) => {}
+                () = carry(far_in, near_out, &disturbance) => {}
             }
         });
     }
 }
 
-/// So much is read at once, and so many such pieces are under way; whoever sends more has to wait.
+/// Bytes per piece and pieces in flight; a sender of more has to wait.
 const PIECE: usize = 4_096;
 const UNDER_WAY: usize = 256;
 
-/// One way: pieces come out in their order, each at its time.
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, temper: &Temper) {
+/// One direction: pieces leave in order, each after its delay.
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, disturbance: &Disturbance) {
     let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(UNDER_WAY);
     let last = Cell::new(Instant::now());
     let take = async {
         let mut piece = [0; PIECE];
         while let Ok(length @ 1..) = from.read(&mut piece).await {
-            let Some(delay) = temper.delay() else { return };
+            let Some(delay) = disturbance.delay() else { return };
             last.set(last.get().max(Instant::now() + delay));
             if sender.send((last.get(), piece[..length].to_vec())).await.is_err() {
                 return;
@@ -161,20 +161,19 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, temper: &Temper)
     tokio::select! { () = take => {}, () = give => {} }
 }
 
-/// How bad it is at present.
-struct Temper {
+/// The present disturbance.
+struct Disturbance {
     told: Arc<AtomicU64>,
     rng: RefCell<Rng>,
 }
 
-/// Of so many pieces one is the last of its connection, or is held up for so many times as long as
-/// others.
+/// One of `BREAKS` pieces ends its connection; one of `STALLS` is delayed `STALL` times as long.
 const BREAKS: u64 = 150;
 const STALLS: u64 = 40;
 const STALL: u64 = 4;
 
-impl Temper {
-    /// How long the next piece takes; none: it gets lost, with its connection.
+impl Disturbance {
+    /// Delay of the next piece; `None` breaks the connection.
     fn delay(&self) -> Option<Duration> {
         let most = self.told.load(Ordering::Relaxed);
         if most == 0 {
@@ -193,15 +192,16 @@ impl Temper {
 mod tests {
     use super::*;
 
-    /// Told nothing, it does nothing; told to, it delays within the bound, stalls now and then, and
-    /// breaks now and then.
+    /// Without a maximum delay nothing happens; with one, delays keep the bound, and some pieces
+    /// stall or break the connection.
     #[test]
-    fn a_temper_does_as_it_is_told() {
+    fn delays_stalls_and_breaks() {
         let told = Arc::new(AtomicU64::new(0));
-        let temper = Temper { told: told.clone(), rng: RefCell::new(Rng::fork(1, "test")) };
-        assert_eq!(temper.delay(), Some(Duration::ZERO));
+        let disturbance =
+            Disturbance { told: told.clone(), rng: RefCell::new(Rng::fork(1, "test")) };
+        assert_eq!(disturbance.delay(), Some(Duration::ZERO));
         told.store(100, Ordering::Relaxed);
-        let drawn: Vec<Option<Duration>> = (0..5_000).map(|_| temper.delay()).collect();
+        let drawn: Vec<Option<Duration>> = (0..5_000).map(|_| disturbance.delay()).collect();
         let ms = |span: &Duration| span.as_millis();
         assert!(drawn.iter().flatten().all(|span| (25..=400).contains(&ms(span))));
         let breaks = drawn.iter().filter(|delay| delay.is_none()).count();
@@ -212,18 +212,19 @@ mod tests {
         );
     }
 
-    /// What goes in comes out whole and in order on the other side, and an end is an end on both.
+    /// Bytes arrive complete and in order, and the end of one connection ends the other.
     #[test]
     fn bytes_come_out_in_order() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
             let local = (Ipv4Addr::LOCALHOST, 0);
-            let (door, server) =
+            let (listener, server) =
                 (TcpListener::bind(local).await.unwrap(), TcpListener::bind(local).await.unwrap());
-            let (near, to) = (door.local_addr().unwrap(), server.local_addr().unwrap());
+            let (near, to) = (listener.local_addr().unwrap(), server.local_addr().unwrap());
             let told = Arc::new(AtomicU64::new(0));
-            let temper = Rc::new(Temper { told, rng: RefCell::new(Rng::fork(1, "test")) });
-            tokio::task::spawn_local(keep_door(door, to, temper));
+            let disturbance =
+                Rc::new(Disturbance { told, rng: RefCell::new(Rng::fork(1, "test")) });
+            tokio::task::spawn_local(serve(listener, to, disturbance));
             let mut client = TcpStream::connect(near).await.unwrap();
             let (mut served, _) = server.accept().await.unwrap();
             let sent: Vec<u8> =

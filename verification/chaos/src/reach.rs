@@ -1,9 +1,9 @@
-//! Who surely reaches no quorum.
+//! The nodes that certainly reach no quorum.
 //!
-//! A node's lease needs answers of a quorum of voters. A word may be handed on by others, so voters
-//! count as reached if there is a way there and a way back, through whomever; a node counts as cut
-//! off only if even so they are too few. A node that is down or stopped hands on nothing and
-//! answers nobody.
+//! A node's lease needs answers of a quorum of voters. Nodes may forward messages, so a voter
+//! counts as reachable if there is a path to it and a path back, over any nodes; a node counts as
+//! cut off only if even so it reaches too few voters. A node that is down or stopped neither
+//! forwards nor answers.
 
 use std::collections::BTreeSet;
 
@@ -64,18 +64,17 @@ mod tests {
         assert_eq!(minority(5, 3, &BTreeSet::new(), &BTreeSet::new()), [0; 0]);
     }
 
-    /// A word may go a long way round; but one that can only be sent, or only be heard, brings no
-    /// answer.
+    /// A path over other nodes counts; a path in one direction only brings no answer.
     #[test]
-    fn ways_round_count_and_one_way_does_not() {
+    fn detours_count_and_one_direction_does_not() {
         assert_eq!(minority(3, 3, &both(&[(0, 1)]), &BTreeSet::new()), [0; 0]);
         assert_eq!(minority(3, 3, &BTreeSet::from([(0, 1), (0, 2)]), &BTreeSet::new()), [0]);
         assert_eq!(minority(3, 3, &BTreeSet::from([(1, 0), (2, 0)]), &BTreeSet::new()), [0]);
     }
 
-    /// Who is down answers nobody.
+    /// A node that is down does not answer.
     #[test]
-    fn who_is_down_does_not_count() {
+    fn a_node_that_is_down_does_not_count() {
         assert_eq!(minority(3, 3, &BTreeSet::new(), &BTreeSet::from([2])), [2]);
         assert_eq!(minority(3, 3, &BTreeSet::new(), &BTreeSet::from([1, 2])), [0, 1, 2]);
     }

@@ -1,9 +1,9 @@
-//! What is written down of a run: a line of JSON for each fact, by the process that saw it, at the
+//! The records of a run: one JSON object per event, written by the process that saw it, with the
 //! time of the real clock.
 //!
-//! Each process appends to a file of its own, one write a line, so that a process that is killed
-//! leaves whole lines behind. A record's time is read *before* the deadline that it tells of: a
-//! process that is frozen in between says something that was true at that time.
+//! Each process appends to a file of its own, one write per line, so that a killed process leaves
+//! whole lines behind. The time of a record is read *before* the deadline in it: the record of a
+//! process that is frozen in between was true at its time.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,58 +14,57 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 
-/// Somebody saw something.
+/// A record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// When, by the real clock, in nanoseconds.
+    /// Time by the real clock, in nanoseconds.
     pub(crate) t: u64,
-    /// At which node.
+    /// The node at which it happened.
     pub(crate) node: u32,
     /// The request, by its name; the driver's own records have none.
     pub(crate) who: String,
-    /// What.
     #[serde(flatten)]
     pub(crate) what: What,
 }
 
-/// What somebody saw.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum What {
-    /// A permit is asked for; the process that waits for the answer.
+    /// A client requests a permit; `pid` waits for the answer.
     Asked { gate: String, pid: u32 },
-    /// Somebody goes in. `process`: a child of `kgate run`, whose incarnation is the belief; else
-    /// belief ends at `until` at the latest.
+    /// A permit was granted. With `process` the holder is a child of `kgate run` and holds as long
+    /// as it runs; otherwise its belief ends at `until` at the latest.
     Granted { gate: String, slots: Vec<u32>, fence: String, until: u64, pid: u32, process: bool },
-    /// It is still inside, and may be so until then.
+    /// Heartbeat: the holder still holds, and may do so until then.
     Inside { until: u64 },
-    /// It has ended its work, and gives the permit back after this.
+    /// The holder has finished its work and releases the permit next.
     Out,
-    /// It has seen that the permit is lost, and has stopped.
+    /// The holder has noticed that the permit is lost, and has stopped.
     Lost { why: String },
-    /// The request has ended, one way or another.
+    /// The request has ended.
     Answered { how: String },
-    /// The lock of its slot was taken by that process.
-    Crowded { slot: u32, owner: u32 },
-    /// The resource has refused its fence: it has seen a greater one.
+    /// The lock of its slot was taken by process `owner`.
+    LockTaken { slot: u32, owner: u32 },
+    /// The resource refused its fence, because it has seen a greater one.
     Stale { slot: u32, greatest: String, until: u64 },
     /// The driver begins or ends a fault.
     Fault { text: String },
-    /// The driver has killed that client.
+    /// The driver killed this client.
     Killed { pid: u32 },
-    /// The driver has stopped that whole tree of processes; nobody of it can end the others.
+    /// The driver stopped a whole tree of processes; none of them can end another.
     Frozen { pid: u32 },
-    /// It goes on.
+    /// The driver resumed it.
     Thawed { pid: u32 },
     /// From now on these nodes, and no others, cannot reach a quorum.
     Minority { nodes: Vec<u32> },
     /// All faults are over.
     Healed,
-    /// The run is over: whoever is not answered by now never will be.
+    /// The run is over: a request without an answer stays without one.
     End,
-    /// A node has ended by itself.
+    /// A node ended by itself.
     Ended { text: String },
-    /// That processor ran nobody who was ready for so long, or somebody else.
+    /// A processor did not run a ready thread of the witness for this long.
     Stalled { processor: usize, ms: u64 },
 }
 
@@ -89,12 +88,12 @@ impl Writer {
         Ok(Self { file: file.with_context(|| format!("cannot write {}", path.display()))?, node })
     }
 
-    /// It is so now.
+    /// Writes a record with the present time.
     pub(crate) fn write(&mut self, who: &str, what: What) -> Result<()> {
         self.write_at(clock::now(), who, what)
     }
 
-    /// It was so then.
+    /// Writes a record with the time `t`.
     pub(crate) fn write_at(&mut self, t: u64, who: &str, what: What) -> Result<()> {
         let record = Record { t, node: self.node, who: who.to_owned(), what };
         let mut line = serde_json::to_string(&record)?;
@@ -113,15 +112,13 @@ pub(crate) fn read_all(run: &Path) -> Result<Vec<Record>> {
         let path = entry?.path();
         let text =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        records.extend(
-            parse(&text).with_context(|| format!("{} is not as it was written", path.display()))?,
-        );
+        records.extend(parse(&text).with_context(|| format!("{} is malformed", path.display()))?);
     }
     records.sort_by_key(|record| record.t);
     Ok(records)
 }
 
-/// The records of one process; none if it has not begun.
+/// The records of one process; empty if it has written none.
 pub(crate) fn read_one(run: &Path, name: &str) -> Result<Vec<Record>> {
     match fs::read_to_string(run.join(FOLDER).join(format!("{name}.ndjson"))) {
         Ok(text) => parse(&text),
@@ -129,7 +126,7 @@ pub(crate) fn read_one(run: &Path, name: &str) -> Result<Vec<Record>> {
     }
 }
 
-/// The whole lines of a text; a last one without its end was cut off by a kill.
+/// Parses the whole lines; a last line without its end was cut off by a kill.
 fn parse(text: &str) -> Result<Vec<Record>> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()

@@ -1,4 +1,4 @@
-//! What people are told of a run.
+//! The output for the user.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::oracle::{Verdict, ms};
 use crate::record::{self, Record, What};
 use crate::schedule::Plan;
 
-/// Before it begins.
+/// Prints the plan before the run.
 pub(crate) fn announce(seed: u64, plan: &Plan) {
     let kinds: Vec<&str> = plan.kinds.iter().map(|kind| kind.name()).collect();
     let gates: Vec<String> = plan.gates.iter().map(|(name, k)| format!("{name} k={k}")).collect();
@@ -22,15 +22,16 @@ pub(crate) fn announce(seed: u64, plan: &Plan) {
     );
 }
 
-/// After it has ended.
-pub(crate) fn tell(verdict: &Verdict) {
+/// Prints the result of a run.
+pub(crate) fn print_verdict(verdict: &Verdict) {
     for (how, count) in &verdict.answers {
         println!("  {count:>6} x {how}");
     }
     let most: Vec<String> =
         verdict.most.iter().map(|(gate, most)| format!("{gate} {most}")).collect();
     println!(
-        "  {} requests, {} grants, {} lost, {} old fences refused, most inside: {}, longest unanswered {}, a processor stalled for up to {} ms: {}",
+        "  {} requests, {} grants, {} lost, {} old fences refused, maximum held: {}, \
+         longest wait after healing {}, longest stall of a processor {} ms: {}",
         verdict.requests,
         verdict.grants,
         verdict.losses,
@@ -46,14 +47,14 @@ pub(crate) fn tell(verdict: &Verdict) {
     );
 }
 
-/// So many are shown whole.
+/// Number of violations that are printed with records.
 const SHOWN: usize = 3;
-/// So far around a violation records are shown, and at most so many.
+/// The records within this time around a violation are printed, up to `RECORDS`.
 const AROUND_NS: u64 = 1_000_000_000;
 const RECORDS: usize = 60;
 
-/// What was wrong, what was written down around it, and how to run it again.
-pub(crate) fn tell_violations(run: &Path, verdict: &Verdict, replay: &str) -> Result<()> {
+/// Prints the violations, the records around them, and the command that repeats the run.
+pub(crate) fn print_violations(run: &Path, verdict: &Verdict, replay: &str) -> Result<()> {
     let records = record::read_all(run)?;
     let start = records.first().map_or(0, |record| record.t);
     for violation in verdict.violations.iter().take(SHOWN) {
@@ -61,7 +62,7 @@ pub(crate) fn tell_violations(run: &Path, verdict: &Verdict, replay: &str) -> Re
             "\nVIOLATION at {} of the run: {violation}",
             ms(violation.t.saturating_sub(start))
         );
-        // Signs of incarnation say little but that there were many.
+        // Heartbeats would hide the other records.
         let near: Vec<&Record> = records
             .iter()
             .filter(|record| {

@@ -1,8 +1,8 @@
-//! What the permits guard: a resource that checks fences, and a lock of the kernel for each slot.
+//! The guarded resource: it checks fences, and has a lock of the kernel for each slot.
 //!
-//! The resource is a thread of the driver behind a socket file, which reaches into every namespace.
-//! For each slot of each gate it knows the greatest fence that it has seen and refuses smaller ones
-//! (LEASES 9). A client that is stopped in the middle keeps nobody else from it.
+//! The resource is a thread of the driver behind a Unix socket, which every namespace can reach.
+//! For each slot of each gate it stores the greatest fence and refuses smaller ones (LEASES 9). A
+//! client that is stopped during an access does not block others.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub(crate) fn serve(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One line, one answer; whoever asked may be dead by now.
+/// Reads one line and writes one answer. The client may be dead by now; that is not an error.
 fn answer(stream: &UnixStream, greatest: &Mutex<Greatest>) -> Option<()> {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).ok()?;
@@ -48,10 +48,10 @@ fn answer(stream: &UnixStream, greatest: &Mutex<Greatest>) -> Option<()> {
     writeln!(stream, "{known:032x}").ok()
 }
 
-/// Uses the resource. The greater fence, if that is why it refuses.
+/// Uses the resource; returns the greater fence if the resource refuses.
 pub(crate) fn access(run: &Path, gate: &str, slot: u32, fence: &str) -> Result<Option<String>> {
     let mut stream = UnixStream::connect(socket(run)).context("cannot reach the resource")?;
-    writeln!(stream, "{gate} {slot} {fence}").context("the resource does not listen")?;
+    writeln!(stream, "{gate} {slot} {fence}").context("the resource does not read")?;
     let mut known = String::new();
     stream.read_to_string(&mut known).context("the resource does not answer")?;
     let known = known.trim();
@@ -59,8 +59,8 @@ pub(crate) fn access(run: &Path, gate: &str, slot: u32, fence: &str) -> Result<O
     Ok((known != fence).then(|| known.to_owned()))
 }
 
-/// The lock of a slot, or the number of the process that has it. Free when the last process is dead
-/// that inherited it.
+/// Takes the lock of a slot; the id of its owner if it is taken. The lock is free when the last
+/// process that inherited it is dead.
 pub(crate) fn lock(run: &Path, gate: &str, slot: u32) -> Result<std::result::Result<File, u32>> {
     let path = run.join(format!("lock-{gate}-{slot}"));
     let file = File::options().create(true).read(true).append(true).open(&path);

@@ -46,7 +46,7 @@ pub(crate) struct Line {
     verdict: String,
 }
 
-/// As the kernel tells it; 0 where it does not.
+/// As the kernel reports it; 0 without a report.
 pub(crate) fn cpu_pressure() -> u64 {
     fs::read_to_string("/proc/pressure/cpu").map_or(0, |text| pressure_in(&text))
 }
@@ -58,7 +58,7 @@ fn pressure_in(text: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// A run in which nothing was wrong.
+/// The verdict of a run without violations.
 const RIGHT: &str = "ok";
 
 impl Line {
@@ -94,7 +94,7 @@ impl Line {
         }
     }
 
-    /// Whether it says that this seed was run so, and was right.
+    /// Whether this seed ran with these options and without violations.
     fn settles(&self, options: &Options, seed: u64) -> bool {
         let run = (self.schedule, self.seed, self.seconds, self.nodes_asked);
         let names = (self.mode.as_str(), self.timing.as_str(), self.faults.as_str());
@@ -123,12 +123,12 @@ pub(crate) fn append(root: &Path, line: &Line) -> Result<()> {
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Whether some line settles that seed.
+/// Whether the results contain the seed.
 pub(crate) fn is_done(lines: &[Line], options: &Options, seed: u64) -> bool {
     lines.iter().any(|line| line.settles(options, seed))
 }
 
-/// At which commit; with `+` if anything but the results differs from it.
+/// The commit, with `+` if the tree differs from it in anything but results and documents.
 pub(crate) fn commit(root: &Path) -> Result<String> {
     let git = |words: &[&str]| -> Result<String> {
         let output = Command::new("git")
@@ -156,15 +156,15 @@ mod tests {
     use crate::oracle::{BELIEF, Violation};
     use crate::planted::Planted;
 
-    /// The kernel's own words are understood.
+    /// The kernel's format is understood.
     #[test]
     fn pressure_is_read() {
-        let text = "some avg10=94.07 avg60=95.62 avg300=94.53 total=6910527158\nfull avg10=0.00 avg60=0.00\n";
+        let text = "some avg10=94.07 avg60=95.62 avg300=94.53 total=6910527158\n\
+                    full avg10=0.00 avg60=0.00\n";
         assert_eq!((pressure_in(text), pressure_in("")), (95, 0));
     }
 
-    /// A seed is done if it was right, of the same length, faults and version; else it is run
-    /// again.
+    /// A seed is done if it ran without violations, with the same duration, faults and version.
     #[test]
     fn what_is_done_is_not_run_again() {
         let options = Options::parse(&["--seeds", "3"]).unwrap();

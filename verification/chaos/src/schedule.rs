@@ -1,9 +1,8 @@
-//! What goes wrong in a run, and when: all of it drawn from the seed, before anything is started.
+//! The schedule of a run: its faults and their times, drawn from the seed before the run starts.
 //!
-//! A run draws which kinds of faults it has at all (a swarm: few kinds at a time show more than all
-//! at once), then one fault after the other until its time is over. Faults overlap; those that
-//! would meet at one process do not. Spans are drawn around the lease: much shorter, about as long,
-//! longer.
+//! A run first draws its kinds of faults (a swarm: few kinds at a time find more than all at once),
+//! then one fault after the other until its time is over. Faults overlap, but not at one process.
+//! Durations are drawn around the length of the lease: much shorter, about as long, longer.
 
 mod draw;
 #[cfg(test)]
@@ -12,8 +11,8 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-/// The way schedules are drawn. A change of it makes old results say nothing about the seeds of
-/// today.
+/// Version of the way in which schedules are drawn. After a change, old results say nothing about
+/// the present seeds.
 pub(crate) const VERSION: u32 = 2;
 
 /// A kind of fault.
@@ -21,17 +20,17 @@ pub(crate) const VERSION: u32 = 2;
 pub(crate) enum Kind {
     /// The network falls into two parts.
     Partition,
-    /// Some are heard and do not hear, or the other way round.
+    /// Messages of some nodes pass in one direction only.
     OneWay,
-    /// Two halves that both see one node and not each other.
+    /// Two halves that both reach one node but not each other.
     Bridge,
     /// Short cuts, again and again.
     Flap,
-    /// Nodes and clients are stopped for a time, as by `SIGSTOP` or a busy machine.
+    /// Nodes and clients are stopped for a time by SIGSTOP.
     Pause,
     /// kill -9 of nodes, which start again.
     Kill,
-    /// Nodes are told to stop, and start again.
+    /// Nodes are stopped by SIGTERM and start again.
     Stop,
     /// kill -9 of all nodes at once.
     RestartAll,
@@ -39,11 +38,11 @@ pub(crate) enum Kind {
     Clients,
     /// Clocks of wrong rates.
     Skew,
-    /// A disk that takes its time.
+    /// A slow disk.
     SlowDisk,
-    /// A node whose lines are narrow.
+    /// A node with little bandwidth.
     SlowPeer,
-    /// A node whose packets get lost.
+    /// A node that loses packets.
     Loss,
     /// A node behind a proxy that delays, stalls and breaks connections.
     Delay,
@@ -67,7 +66,7 @@ impl Kind {
         (Kind::Delay, "delay"),
     ];
 
-    /// Those that nodes tolerate which take silence for death.
+    /// The kinds that crash-stop nodes tolerate.
     pub(crate) const CRASH_STOP: [Kind; 3] = [Kind::Pause, Kind::Clients, Kind::SlowPeer];
 
     pub(crate) fn all() -> Vec<Kind> {
@@ -87,11 +86,11 @@ impl FromStr for Kind {
         let names = || Self::ALL.map(|(_, name)| name).join(", ");
         found
             .map(|(kind, _)| *kind)
-            .ok_or_else(|| anyhow::anyhow!("no fault is called `{text}`: choose of {}", names()))
+            .ok_or_else(|| anyhow::anyhow!("unknown fault `{text}`: choose from {}", names()))
     }
 }
 
-/// One way between two nodes: from, to.
+/// A direction between two nodes: from, to.
 pub(crate) type Way = (u32, u32);
 
 /// Which processes of clients.
@@ -107,20 +106,20 @@ pub(crate) enum Part {
     Trees,
 }
 
-/// What is done.
+/// What a fault does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum Action {
     Cut(Vec<Way>),
     PauseNodes(Vec<u32>),
     PauseClients(u32, Part),
     KillNodes(Vec<u32>),
     StopNode(u32),
     KillClients(u32, Part),
-    /// The lines of a node carry so many kilobits a second.
+    /// Limits the bandwidth of a node to that many kilobits per second.
     Narrow(u32, u32),
-    /// So many of a thousand packets of a node get lost.
+    /// Drops that many of a thousand packets of a node.
     Lose(u32, u32),
-    /// The proxy of a node holds each piece for up to so many milliseconds.
+    /// The proxy of a node delays each piece by up to that many milliseconds.
     Delay(u32, u32),
 }
 
@@ -130,53 +129,53 @@ pub(crate) struct Fault {
     pub(crate) kind: Kind,
     pub(crate) begin_ms: u64,
     pub(crate) end_ms: u64,
-    pub(crate) deed: Deed,
+    pub(crate) action: Action,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, begin_ms, end_ms, deed } = self;
+        let Self { kind, begin_ms, end_ms, action } = self;
         write!(f, "{} from {begin_ms} to {end_ms} ms: ", kind.name())?;
-        match deed {
-            Deed::Cut(ways) => {
+        match action {
+            Action::Cut(ways) => {
                 let ways: Vec<String> =
                     ways.iter().map(|(from, to)| format!("{from}>{to}")).collect();
                 write!(f, "cut {}", ways.join(" "))
             }
-            Deed::PauseNodes(nodes) => write!(f, "pause nodes {nodes:?}"),
-            Deed::PauseClients(node, part) => write!(f, "pause {part:?} at node {node}"),
-            Deed::KillNodes(nodes) => write!(f, "kill nodes {nodes:?}"),
-            Deed::StopNode(node) => write!(f, "stop node {node}"),
-            Deed::KillClients(node, part) => write!(f, "kill {part:?} at node {node}"),
-            Deed::Narrow(node, kbit) => write!(f, "node {node} has {kbit} kbit/s"),
-            Deed::Delay(node, most_ms) => {
+            Action::PauseNodes(nodes) => write!(f, "pause nodes {nodes:?}"),
+            Action::PauseClients(node, part) => write!(f, "pause {part:?} at node {node}"),
+            Action::KillNodes(nodes) => write!(f, "kill nodes {nodes:?}"),
+            Action::StopNode(node) => write!(f, "stop node {node}"),
+            Action::KillClients(node, part) => write!(f, "kill {part:?} at node {node}"),
+            Action::Narrow(node, kbit) => write!(f, "node {node} has {kbit} kbit/s"),
+            Action::Delay(node, most_ms) => {
                 write!(f, "node {node} is behind a proxy that takes up to {most_ms} ms")
             }
-            Deed::Lose(node, of_thousand) => {
+            Action::Lose(node, of_thousand) => {
                 write!(f, "node {node} loses {of_thousand} of 1000 packets")
             }
         }
     }
 }
 
-/// What a schedule is drawn for.
+/// The parameters from which a schedule is drawn.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) seed: u64,
     pub(crate) seconds: u64,
     /// The kinds that may be drawn.
     pub(crate) kinds: Vec<Kind>,
-    /// How many nodes; drawn if none.
+    /// Number of nodes; drawn if `None`.
     pub(crate) nodes: Option<u32>,
-    /// The lease: spans are drawn around it.
+    /// Length of the lease; durations are drawn around it.
     pub(crate) lease_ms: u64,
-    /// No pause of a node and no cut is longer.
+    /// Maximum duration of a pause of a node and of a cut.
     pub(crate) silence_max_ms: Option<u64>,
-    /// How far clocks may be wrong, in parts per million.
+    /// Maximum error of a clock, in parts per million.
     pub(crate) clock_error_ppm: u32,
 }
 
-/// All that is drawn for a run.
+/// The plan of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) nodes: u32,
@@ -185,16 +184,16 @@ pub(crate) struct Plan {
     pub(crate) gates: Vec<(String, u32)>,
     /// The kinds that this run has.
     pub(crate) kinds: Vec<Kind>,
-    /// The first first.
+    /// Ordered by begin.
     pub(crate) faults: Vec<Fault>,
-    /// By how much the clock of each node and its clients is wrong.
+    /// Error of the clock of each node and its clients.
     pub(crate) clock_ppm: Vec<i64>,
-    /// How long each node's disk takes for a sync, in milliseconds.
+    /// Duration of a sync of each node's disk, in milliseconds.
     pub(crate) sync_ms: Vec<u64>,
 }
 
 impl Plan {
-    /// The same for the same frame.
+    /// Draws the plan; the same frame gives the same plan.
     pub(crate) fn draw(frame: &Frame) -> Self {
         draw::plan(frame)
     }

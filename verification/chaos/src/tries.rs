@@ -2,13 +2,12 @@
 //! slot, and by how much?
 //!
 //! One gate of one slot. `kgate run` holds it at one node, another waits at the next. The holder's
-//! node is cut off from all others at a random moment. Two instants are taken by one clock: when
-//! the kernel says that the child is dead, and when the first line of the waiter's command ran. The
+//! node is cut off from all others at a random moment. One clock measures two instants: when the
+//! kernel reports that the child is dead, and when the first line of the waiter's command ran. The
 //! difference is the margin. Then the network is healed, and the next node is the holder. Every
-//! other child does not listen to SIGTERM: it is alive until it is killed.
+//! other child ignores SIGTERM: it runs until it is killed.
 //!
-//! With `--by kill` the holder's node is killed instead (kill -9), which tells how long fail-over
-//! takes.
+//! With `--by kill` the holder's node is killed instead (kill -9), which measures fail-over.
 
 use std::path::Path;
 use std::process::Child;
@@ -26,13 +25,14 @@ use crate::network::{self, Network};
 use crate::nodes::Nodes;
 use crate::record::{self, Record, What};
 use crate::schedule::Plan;
-use crate::{Folder, clock, heed_signals, probe, resource};
+use crate::{Folder, clock, handle_signals, probe, resource};
 
-const USAGE: &str = "cargo xtask partition-tries [--tries N] [--nodes N] [--seed S] [--timing fast|default] [--by cut|kill] [--mode lease|crash-stop]";
+const USAGE: &str = "cargo xtask partition-tries [--tries N] [--nodes N] [--seed S] \
+[--timing fast|default] [--by cut|kill] [--mode lease|crash-stop]";
 
 /// The gate of the tries.
 const GATE: &str = "gate-0";
-/// Whatever is waited for comes within that.
+/// Maximum time of every wait.
 const BOUND: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq)]
@@ -83,7 +83,7 @@ impl Options {
                     }
                 }
                 "--mode" => options.mode = Mode::parse(value)?,
-                other => bail!("unknown word `{other}`: {USAGE}"),
+                other => bail!("unknown option `{other}`: {USAGE}"),
             }
         }
         ensure!((3..=9).contains(&options.nodes), "--nodes {}: choose 3 to 9", options.nodes);
@@ -97,7 +97,7 @@ impl Options {
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let options = Options::parse(words)?;
     let kgate = crate::build(&crate::root()?)?;
-    heed_signals()?;
+    handle_signals()?;
     let folder = Folder::new("tries")?;
     let nodes = options.nodes;
     let each = nodes as usize;
@@ -137,7 +137,8 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
             drop(network);
             folder.end(true);
             bail!(
-                "the child of a holder that was cut off or killed was alive when another got its slot"
+                "the child of a holder that was cut off or killed was alive when another client \
+                 got its slot"
             );
         }
     }
@@ -148,10 +149,10 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What a try has shown.
+/// The result of a try.
 struct Margin {
     stubborn: bool,
-    /// None: it was alive.
+    /// `None`: the child was still alive.
     dead_before_ms: Option<i64>,
     moved_after_ms: i64,
 }
@@ -174,7 +175,7 @@ impl Stage<'_> {
         let (_, pid) = self.granted(&who)?;
         let death = death_of(pid)?;
         let (next, mut waiting) = self.start(waiter, false)?;
-        // So the cut falls anywhere between two renewals.
+        // The cut falls anywhere between two renewals.
         clock::pause(Duration::from_millis(rng.within(200, 200 + self.options.timing.lease_ms)));
         let others = (0..nodes).filter(|node| *node != holder);
         let ways: Vec<(u32, u32)> =
@@ -185,7 +186,7 @@ impl Stage<'_> {
             By::Kill => processes.signal(holder, Signal::KILL),
         }
         let (moved, _) = self.granted(&next)?;
-        // Whoever was dead before that has been told of by now, or is in a moment.
+        // The report of an earlier death has arrived by now, or does in a moment.
         let dead = death.recv_timeout(Duration::from_millis(200)).ok();
         network::signal(waiting.id(), Signal::TERM);
         waiting.wait()?;
@@ -230,9 +231,9 @@ impl Stage<'_> {
         Ok((who, command.spawn().context("cannot start kgate run")?))
     }
 
-    /// When its command has begun, and as which process.
+    /// When the command of a request started, and its process id.
     fn granted(&self, who: &str) -> Result<(u64, u32)> {
-        clock::wait_for(&format!("{who} to be let in"), BOUND, || {
+        clock::wait_for(&format!("a grant for {who}"), BOUND, || {
             ensure!(!INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed), "interrupted");
             let records = record::read_one(self.run, &format!("probe-{who}"))?;
             let begun = |record: &Record| {
@@ -246,11 +247,11 @@ impl Stage<'_> {
         })
     }
 
-    /// A node that was cut off takes part again.
+    /// Waits until a node serves again.
     fn until_served(&self, node: u32) -> Result<()> {
         let socket = config::socket(self.run, node);
         let grace = format!("{}ms", self.options.timing.grace_ms);
-        clock::wait_for(&format!("node {node} to let somebody in"), BOUND, || {
+        clock::wait_for(&format!("a grant at node {node}"), BOUND, || {
             let mut command = self.network.command(node, self.kgate);
             command.args([
                 "run", GATE, "-k", "1", "--wait", "5s", "--grace", &grace, "--node", &socket, "--",
@@ -261,7 +262,7 @@ impl Stage<'_> {
     }
 }
 
-/// Tells when the kernel says that a process is dead.
+/// Sends the time at which the kernel reports the death of a process.
 fn death_of(pid: u32) -> Result<Receiver<u64>> {
     let pid = Pid::from_raw(pid.try_into()?).context("no process has the number 0")?;
     let process = pidfd_open(pid, PidfdFlags::empty()).context("the child is dead already")?;
@@ -296,7 +297,7 @@ fn tell(margins: &[Margin], by: By) {
     }
 }
 
-/// Least, the first hundredth, the middle, the last hundredth, greatest.
+/// Minimum, 1st percentile, median, 99th percentile, maximum.
 fn distribution(mut of: Vec<i64>) -> String {
     of.sort_unstable();
     let at = |of_hundred: usize| of.get((of.len().saturating_sub(1) * of_hundred + 50) / 100);
@@ -307,7 +308,7 @@ fn distribution(mut of: Vec<i64>) -> String {
 mod tests {
     use super::*;
 
-    /// Least and greatest are those, the middle is the middle; of nothing there is none.
+    /// Percentiles of many numbers, of one, and of none.
     #[test]
     fn a_distribution() {
         assert_eq!(distribution((1..=101).rev().collect()), "1 | 2 | 51 | 100 | 101");
@@ -315,9 +316,9 @@ mod tests {
         assert_eq!(distribution(Vec::new()), "- | - | - | - | -");
     }
 
-    /// Words are read, and what cannot be meant is refused.
+    /// Options are parsed, and invalid ones are refused.
     #[test]
-    fn words() {
+    fn options() {
         let options = Options::parse(&["--tries", "5", "--timing", "default"]).unwrap();
         assert_eq!(
             (options.tries, options.timing.preset, options.mode),

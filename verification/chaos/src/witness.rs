@@ -1,9 +1,9 @@
-//! A witness of the machine itself: for how long did a processor not run somebody who was ready?
+//! The witness of the machine: how long did a processor not run a thread that was ready?
 //!
 //! `kgate run` needs its turn within K to end a tree in time (assumption A2). On each processor a
-//! thread sleeps for a moment, again and again, and writes down whenever it was woken much later
-//! than it asked. It excuses nobody; but whoever reads of a child that outlived its deadline sees
-//! whether the machine stood still.
+//! thread sleeps for a moment, again and again, and records when it was woken much later than it
+//! asked. A stall excuses no violation; but the reader of a report about a child that outlived its
+//! deadline sees whether the machine stalled.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::clock;
 use crate::record::{What, Writer};
 
-/// So often it looks.
+/// Interval of the probes.
 const BEAT: Duration = Duration::from_millis(5);
-/// Later than this is written down: about K of short leases.
+/// Longer delays are recorded: about K of the `fast` timing.
 const LATE: Duration = Duration::from_millis(40);
 
-/// Looks while it is alive.
+/// Runs until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Witness {
     over: Arc<AtomicBool>,
@@ -41,7 +41,7 @@ impl Witness {
             threads.push(std::thread::spawn(move || {
                 let mut only = CpuSet::new();
                 only.set(processor);
-                // Where that is not allowed it still sees something.
+                // Without the right to pin a thread the witness still sees some stalls.
                 let _ = sched_setaffinity(None, &only);
                 while !over.load(Ordering::Relaxed) {
                     let asleep = clock::now();

@@ -1,8 +1,9 @@
-//! A client of one node: asks, is inside for a while, and asks again, until it is told to stop.
+//! A client of one node: it acquires, holds for a while, releases, and acquires again until the run
+//! ends.
 //!
-//! One kind starts `kgate run`, the other uses the library. Both write down what they asked and
-//! what came of it. They are processes of their own in their node's namespace, so that the driver
-//! can stop and kill them.
+//! One kind starts `kgate run`, the other uses the library. Both record their requests and the
+//! results. They are processes in their node's namespace, so that the driver can stop and kill
+//! them.
 
 mod api;
 mod run;
@@ -16,11 +17,11 @@ use kgate_sim::Rng;
 use crate::job::Job;
 use crate::record::Writer;
 
-/// What a worker knows.
+/// The state of a worker.
 struct Worker {
     run: PathBuf,
     node: u32,
-    /// Before every name of a request.
+    /// Prefix of the names of its requests.
     name: String,
     job: Job,
     rng: Rng,
@@ -44,15 +45,15 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     if *kind == "run" { run::work(worker) } else { api::work(worker) }
 }
 
-/// How long it waits for a permit.
+/// How long a request waits for a permit.
 enum Patience {
     ForEver,
     AtMost(Duration),
     NotAtAll,
 }
 
-/// What it wants next.
-struct Wish {
+/// A request.
+struct Request {
     who: String,
     gate: String,
     k: u32,
@@ -62,12 +63,12 @@ struct Wish {
 }
 
 impl Worker {
-    fn wish(&mut self) -> Wish {
+    fn draw_request(&mut self) -> Request {
         let gates = &self.job.gates;
         let (gate, k) =
             gates[usize::try_from(self.rng.below(gates.len() as u64)).unwrap_or(0)].clone();
         let permits = if k > 1 && self.rng.below(6) == 0 { 2 } else { 1 };
-        // Mostly short, now and then longer than a lease.
+        // Mostly short, sometimes longer than a lease.
         let longest = if self.rng.below(12) == 0 { self.job.lease_ms * 3 / 2 } else { 50 };
         let hold = Duration::from_millis(self.rng.within(2, longest));
         let patience = match self.rng.below(10) {
@@ -76,10 +77,10 @@ impl Worker {
             _ => Patience::ForEver,
         };
         self.asked += 1;
-        Wish { who: format!("{}.{}", self.name, self.asked), gate, k, permits, hold, patience }
+        Request { who: format!("{}.{}", self.name, self.asked), gate, k, permits, hold, patience }
     }
 
-    /// Between two requests.
+    /// The pause between two requests.
     fn rest(&mut self) -> Duration {
         Duration::from_millis(self.rng.within(1, 40))
     }

@@ -1,5 +1,5 @@
-//! One row as a process of its own. It keeps its limits itself (`--max-seconds`, `--max-memory`)
-//! and tells what it reached.
+//! Runs one row as a process. `kgate check` enforces the limits itself (`--max-seconds`,
+//! `--max-memory`) and reports how far it got.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -27,7 +27,7 @@ pub(super) fn run(kgate: &Path, row: &Row, limits: Limits, commit: &str) -> Resu
     Ok(Outcome { command: row.command.clone(), commit: commit.to_owned(), method, stopped, found })
 }
 
-/// Which limit stopped it, if one did.
+/// The limit that stopped the search, if any.
 pub(super) fn stopped(text: &str, limits: Limits) -> Result<Option<String>> {
     let told: Value = serde_json::from_str(text).context("not JSON")?;
     Ok(match told["stopped"].as_str() {
@@ -48,7 +48,7 @@ fn method(row: &Row) -> &'static str {
     }
 }
 
-/// Reads what `kgate check --json` printed.
+/// Parses the output of `kgate check --json`.
 pub(super) fn found(text: &str) -> Result<Found> {
     let told: Value = serde_json::from_str(text).context("not JSON")?;
     let number = |key: &str| told[key].as_u64().with_context(|| format!("no number `{key}`"));
@@ -73,7 +73,7 @@ fn property(told: &Value) -> Result<Property> {
     })
 }
 
-/// A step, and what its message says if it is about one.
+/// A step, with the content of its message if it has one.
 fn step(told: &Value) -> String {
     let step = told["step"].as_str().unwrap_or_default();
     match told["message"].as_str() {
@@ -82,7 +82,7 @@ fn step(told: &Value) -> String {
     }
 }
 
-/// What a command printed.
+/// The output of a command.
 pub(super) fn output(root: &Path, program: &str, words: &[&str]) -> Result<String> {
     let output =
         Command::new(program).current_dir(root).args(words).stderr(Stdio::inherit()).output();

@@ -1,5 +1,5 @@
-//! What came out: the lines of `verification/results.ndjson`, one JSON object each. Of several of
-//! one command the last counts.
+//! The results: the lines of `verification/results.ndjson`, one JSON object each. The last result
+//! of a command counts.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{Expected, Row};
 
-/// One line.
+/// A line of the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Outcome {
     /// The row's command.
     pub(super) command: String,
-    /// At which commit; `+` if the tree differed from it.
+    /// The commit, with `+` if the tree differed from it.
     pub(super) commit: String,
-    /// How it was found out.
+    /// The method.
     pub(super) method: String,
-    /// Which limit ended it, if one did.
+    /// The limit that ended the search, if any.
     pub(super) stopped: Option<String>,
-    /// What it found.
+    /// The findings.
     #[serde(flatten)]
     pub(super) found: Found,
 }
 
-/// What `kgate check --json` tells.
+/// The findings of `kgate check --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Found {
     pub(super) states: u64,
@@ -41,8 +41,7 @@ pub(super) struct Found {
 pub(super) struct Property {
     pub(super) name: String,
     pub(super) holds: bool,
-    /// The length of the schedule that shows it: a counterexample; or an example, of what must be
-    /// reached.
+    /// Length of the schedule: a counterexample, or an example of a state that must be reachable.
     pub(super) steps: Option<usize>,
     /// The counterexample itself, step by step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,7 +49,8 @@ pub(super) struct Property {
 }
 
 impl Found {
-    /// What does not hold: a schedule shows it, or all were tried and none shows the contrary.
+    /// The properties that do not hold: a schedule violates it, or the search is complete and no
+    /// schedule reaches what must be reachable.
     pub(super) fn violated(&self) -> impl Iterator<Item = &Property> {
         let shown = |property: &Property| property.steps.is_some() || self.complete;
         self.properties.iter().filter(move |property| !property.holds && shown(property))

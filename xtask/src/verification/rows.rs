@@ -1,31 +1,31 @@
-//! What is to be run, and what must come out: the lines of `verification/rows.txt`.
+//! The rows: the lines of `verification/rows.txt`, each a command with its expected result.
 //!
-//! A line is `EXPECTED | COMMAND` or `EXPECTED | LIMITS | COMMAND`. Empty lines and those that
-//! begin with `#` say nothing. Beside limits may stand how many states another model of the same
-//! has (`was=457009`).
+//! A line is `EXPECTED | COMMAND` or `EXPECTED | LIMITS | COMMAND`. Empty lines and lines
+//! that begin with `#` are ignored. Limits may include the number of states of another model of the
+//! same system (`was=457009`).
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// One line.
+/// A row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) expected: Expected,
     pub(super) limits: Limits,
-    /// How many states the same row had in the throw-away model from which the protocol was made.
+    /// The number of states of the same row in the prototype of the protocol.
     pub(super) was: Option<u64>,
-    /// As one would type it, without limits. It is also the row's name in the results.
+    /// The command without limits. It identifies the row in the results.
     pub(super) command: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expected {
-    /// Every property holds in all that is visited.
+    /// Every property holds in all visited states.
     Holds,
-    /// A schedule is found that violates this property.
+    /// The search finds a schedule that violates this property.
     Violated(String),
 }
 
-/// What a row may take; what is over is stopped, and what it reached until then is its result.
+/// The limits of a row. A search that exceeds one is stopped; its result is what it reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limits {
     pub(super) minutes: u64,
@@ -35,12 +35,12 @@ pub(super) struct Limits {
 const USUAL: Limits = Limits { minutes: 10, gibibytes: 16 };
 
 impl Row {
-    /// The words behind `kgate`.
+    /// The arguments of `kgate`.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.command.split_whitespace().skip(1)
     }
 
-    /// The word behind an option.
+    /// The value of an option.
     pub(super) fn option(&self, name: &str) -> Option<&str> {
         self.words().skip_while(|word| *word != name).nth(1)
     }

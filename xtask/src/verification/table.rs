@@ -1,4 +1,4 @@
-//! The table of `docs/internals/verification.md`, between its marks.
+//! Renders the table of `docs/internals/verification.md`, between its marks.
 
 use anyhow::{Context, Result};
 
@@ -8,7 +8,7 @@ use super::rows::Row;
 const TABLE: &str = "<!-- table -->";
 const SCHEDULES: &str = "<!-- schedules -->";
 
-/// The page with this table and these schedules instead of those that it has.
+/// Replaces the table and the schedules of the page.
 pub(super) fn put_into(page: &str, table: &str, schedules: &str) -> Result<String> {
     between(&between(page, TABLE, table)?, SCHEDULES, schedules)
 }
@@ -20,10 +20,11 @@ fn between(page: &str, mark: &str, text: &str) -> Result<String> {
     Ok(format!("{before}{mark}\n\n{text}\n{mark}{after}"))
 }
 
-/// In the order of the rows; a row without a result says so.
+/// The table in the order of the rows; a row without a result says so.
 pub(super) fn render(rows: &[Row], results: &[Outcome]) -> String {
     let mut text = String::from(
-        "| protocol | bounds | properties | method | different states | prototype | exhaustive? | time | commit |\n\
+        "| protocol | bounds | properties | method | different states | prototype | exhaustive? \
+         | time | commit |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
@@ -46,7 +47,7 @@ pub(super) fn render(rows: &[Row], results: &[Outcome]) -> String {
     text
 }
 
-/// The schedules that were found, each under its command.
+/// The schedules of the counterexamples, each under its command.
 pub(super) fn schedules(rows: &[Row], results: &[Outcome]) -> String {
     let mut text = String::new();
     for row in rows {
@@ -66,7 +67,7 @@ pub(super) fn schedules(rows: &[Row], results: &[Outcome]) -> String {
     text
 }
 
-/// One result in a line.
+/// One result as a row of the table.
 pub(super) fn told(outcome: &Outcome) -> String {
     let (states, time) = (thousands(outcome.found.unique), time(outcome.found.seconds));
     format!(
@@ -82,7 +83,7 @@ fn protocol(row: &Row) -> String {
     format!("`{}`{printed}", row.option("--protocol").unwrap_or("?"))
 }
 
-/// All other options, as typed.
+/// All other options, as written.
 fn bounds(row: &Row) -> String {
     let mut bounds = Vec::new();
     let mut words = row.words().skip(1);

@@ -5,7 +5,8 @@ use super::rows::{Expected, Limits};
 use super::*;
 
 const TEXT: &str = "# what is run\n\nholds | kgate check --protocol raymond  -n 3 -k 1\n\
-                    violated \"at most k slots in use\" | minutes=3 gibibytes=2 was=435680 | kgate check --protocol robust -n 3 -k 1 --as-printed D9 --shortest\n";
+                    violated \"at most k slots in use\" | minutes=3 gibibytes=2 was=435680 | \
+                    kgate check --protocol robust -n 3 -k 1 --as-printed D9 --shortest\n";
 
 fn rows() -> Vec<Row> {
     rows::parse(TEXT).unwrap()
@@ -77,8 +78,10 @@ fn a_result_survives_its_line() {
 
 #[test]
 fn what_kgate_check_prints_is_understood() {
-    let text = r#"{"states": 9, "unique": 7, "depth": 4, "complete": false, "seconds": 0.5, "properties":
-        [{"name": "served", "holds": false, "counterexample": [{"step": "p0 requests"}, {"step": "p0 -> p1: ask", "message": "Ask"}]},
+    let text = r#"{"states": 9, "unique": 7, "depth": 4, "complete": false, "seconds": 0.5,
+        "properties":
+        [{"name": "served", "holds": false, "counterexample": [{"step": "p0 requests"},
+            {"step": "p0 -> p1: ask", "message": "Ask"}]},
         {"name": "k", "holds": true, "counterexample": null}]}"#;
     let found = process::found(text).unwrap();
     assert_eq!((found.states, found.unique, found.depth, found.complete), (9, 7, 4, false));
@@ -137,11 +140,13 @@ fn the_table_replaces_what_stands_between_the_marks_and_nothing_else() {
     let rows = rows();
     let results = [outcome(&rows[0].command, true, None)];
     let table = table::render(&rows, &results);
-    let line = "| `raymond` | `-n 3 -k 1` | all hold | every schedule | 2,049 |  | yes | 0.2 s | abc1234 |";
+    let line = "| `raymond` | `-n 3 -k 1` | all hold | every schedule | 2,049 |  | yes | 0.2 s \
+                | abc1234 |";
     assert!(table.contains(line), "{table}");
     let missing = "| `robust` as printed, D9 | `-n 3 -k 1` | not run yet |  |  | 435,680 |";
     assert!(table.contains(missing), "{table}");
-    let marked = "before\n<!-- table -->\nold\n<!-- table -->\nafter\n<!-- schedules -->\n<!-- schedules -->\n";
+    let marked = "before\n<!-- table -->\nold\n<!-- table -->\nafter\n\
+                  <!-- schedules -->\n<!-- schedules -->\n";
     let page = table::put_into(marked, &table, "steps").unwrap();
     assert!(page.starts_with("before\n<!-- table -->\n\n| protocol"), "{page}");
     assert!(

@@ -1,4 +1,4 @@
-//! Every request ends, and when the faults are over it ends soon, at every node.
+//! Every request ends, within a bound after the last fault, at every node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(super) fn check(terms: &Terms, records: &[Record], holds: &Holds, verdict: &
         }
     }
     verdict.requests = asked.len() as u64;
-    // A run that was cut off shows nothing about what would have come.
+    // An interrupted run shows nothing about answers.
     let (Some(healed), Some(end)) = (healed, end) else { return };
     for (who, (t, pid)) in asked {
         let from = t.max(healed);
@@ -39,7 +39,7 @@ pub(super) fn check(terms: &Terms, records: &[Record], holds: &Holds, verdict: &
         let why = match answer {
             None => {
                 format!(
-                    "{who} was never answered; it asked {} before the end",
+                    "{who} got no answer; its request was {} before the end",
                     ms(end.saturating_sub(t))
                 )
             }
@@ -52,7 +52,7 @@ pub(super) fn check(terms: &Terms, records: &[Record], holds: &Holds, verdict: &
     }
     for node in 0..terms.nodes {
         if !holds.all.iter().any(|hold| hold.node == node && hold.from > healed) {
-            let text = format!("node {node} let nobody in after the last fault");
+            let text = format!("node {node} granted nothing after the last fault");
             verdict.violations.push(Violation { checker: ANSWERS, t: end, text });
         }
     }

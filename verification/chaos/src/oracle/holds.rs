@@ -1,10 +1,10 @@
-//! Who was inside, from when until when.
+//! The holds of a run: which client held which slots, from when until when.
 
 use std::collections::BTreeMap;
 
 use crate::record::{Record, What};
 
-/// Somebody inside.
+/// A hold of a permit.
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
     pub(super) who: String,
@@ -13,16 +13,16 @@ pub(super) struct Hold {
     pub(super) slots: Vec<u32>,
     pub(super) fence: String,
     pub(super) from: u64,
-    /// When it was certainly no longer inside: never before `from`.
+    /// From when on it certainly no longer held: after `from`.
     pub(super) end: u64,
     pid: u32,
     process: bool,
-    /// Its deadline, as last told.
+    /// Its deadline, as last recorded.
     until: u64,
     over: bool,
 }
 
-/// A sign of incarnation after the deadline.
+/// A heartbeat after the deadline.
 #[derive(Debug)]
 pub(super) struct Late {
     pub(super) who: String,
@@ -30,16 +30,16 @@ pub(super) struct Late {
     pub(super) until: u64,
 }
 
-/// All that the records say about it.
+/// All holds of the records.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     pub(super) all: Vec<Hold>,
     pub(super) late: Vec<Late>,
-    /// From when until when each process was frozen with its whole tree.
+    /// The intervals in which each process was frozen with its whole tree.
     frozen: BTreeMap<u32, Vec<(u64, u64)>>,
 }
 
-/// A tree that thaws is ended as soon as one of its killers is scheduled.
+/// Maximum time until a thawed tree is ended by one of its supervisors.
 const THAW_NS: u64 = 250_000_000;
 
 impl Holds {
@@ -71,9 +71,9 @@ impl Holds {
         let Record { t, node, .. } = *record;
         if until <= t {
             if process {
-                self.sign_of_incarnation_after(until, record, pid);
+                self.heartbeat_after(until, record, pid);
             } else {
-                // It came too late, and whoever asked knows it.
+                // The grant came too late, and the client knows it.
                 return;
             }
         }
@@ -104,7 +104,7 @@ impl Holds {
             if !process {
                 // One that is read after the deadline says that the belief ended at it.
                 self.all[place].until = next.max(until);
-            } else if next < t && self.sign_of_incarnation_after(next, record, pid) {
+            } else if next < t && self.heartbeat_after(next, record, pid) {
                 self.all[place].over = true;
                 self.all[place].end = next;
             } else {
@@ -118,7 +118,7 @@ impl Holds {
     }
 
     /// Whether it is excused; if not, it is noted.
-    fn sign_of_incarnation_after(&mut self, until: u64, record: &Record, pid: u32) -> bool {
+    fn heartbeat_after(&mut self, until: u64, record: &Record, pid: u32) -> bool {
         if self.excused(pid, record.t) {
             return true;
         }

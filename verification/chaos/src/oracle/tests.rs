@@ -99,7 +99,7 @@ fn a_frozen_tree_is_excused() {
         vec![
             at(1, 0, "x", granted("01", 100, 1, true)),
             at(50, 0, "", What::Frozen { pid: 1 }),
-            at(140, 1, "y", What::Crowded { slot: 0, owner: 1 }),
+            at(140, 1, "y", What::LockTaken { slot: 0, owner: 1 }),
             at(141, 1, "y", granted("02", 900, 2, true)),
             at(thawed_ms, 0, "", What::Thawed { pid: 1 }),
             at(600, 0, "x", inside(100)),
@@ -116,7 +116,7 @@ fn locks_and_fences() {
     let crowded = vec![
         at(1, 0, "x", granted("01", 100, 1, true)),
         at(2, 0, "x", What::Out),
-        at(20, 1, "y", What::Crowded { slot: 0, owner: 1 }),
+        at(20, 1, "y", What::LockTaken { slot: 0, owner: 1 }),
     ];
     assert_eq!(checkers(crowded), [LOCK]);
     let course = |second: &str| {
@@ -131,7 +131,7 @@ fn locks_and_fences() {
     assert_eq!(checkers(course("01")), [BELIEF]);
 }
 
-/// The resource may refuse whoever's time has passed, and nobody else.
+/// The resource may refuse a client whose deadline has passed, and no other.
 #[test]
 fn whom_the_resource_refuses() {
     let stale =

@@ -1,10 +1,10 @@
-//! How a plan is drawn.
+//! Draws a plan.
 
 use kgate_sim::Rng;
 
-use super::{Deed, Fault, Frame, Kind, Part, Plan, Way};
+use super::{Action, Fault, Frame, Kind, Part, Plan, Way};
 
-/// Everybody meets and works before anything goes wrong.
+/// Time before the first fault.
 const QUIET_MS: u64 = 1_500;
 
 pub(super) fn plan(frame: &Frame) -> Plan {
@@ -34,8 +34,8 @@ pub(super) fn plan(frame: &Frame) -> Plan {
     Plan { nodes, voters, gates, kinds, faults, clock_ppm, sync_ms }
 }
 
-/// Each kind is in it or not, by the toss of a coin; at least one of those that happen at some time
-/// is.
+/// Each kind is in the plan with a probability of one half; at least one kind that happens at a
+/// time is.
 fn swarm(allowed: &[Kind], rng: &mut Rng) -> Vec<Kind> {
     let standing = |kind: &Kind| matches!(kind, Kind::Skew | Kind::SlowDisk);
     let mut chosen: Vec<Kind> = allowed.iter().copied().filter(|_| rng.below(2) == 0).collect();
@@ -51,11 +51,11 @@ struct Draw<'a> {
     frame: &'a Frame,
     nodes: u32,
     end_ms: u64,
-    /// From when on each node's process is left alone.
+    /// When the last fault of each node's process ends.
     nodes_free: Vec<u64>,
-    /// From when on each node's clients are.
+    /// When the last fault of each node's clients ends.
     clients_free: Vec<u64>,
-    /// From when on each node's lines are no longer narrow, lossy or slow.
+    /// When the last disturbance of each node's network ends.
     lines_free: Vec<u64>,
 }
 
@@ -87,15 +87,15 @@ impl<'a> Draw<'a> {
     fn add(&mut self, kind: Kind, now: u64, rng: &mut Rng, faults: &mut Vec<Fault>) {
         let end = now + self.span(rng);
         let mut fault =
-            |begin_ms, end_ms, deed| faults.push(Fault { kind, begin_ms, end_ms, deed });
+            |begin_ms, end_ms, action| faults.push(Fault { kind, begin_ms, end_ms, action });
         match kind {
-            Kind::Partition => fault(now, end, Deed::Cut(self.parts(rng))),
+            Kind::Partition => fault(now, end, Action::Cut(self.parts(rng))),
             Kind::OneWay => {
                 let side = self.some(rng, 2);
                 let deaf = rng.below(2) == 0;
                 let ways =
                     self.across(&side).into_iter().filter(|(from, _)| side.contains(from) != deaf);
-                fault(now, end, Deed::Cut(ways.collect()));
+                fault(now, end, Action::Cut(ways.collect()));
             }
             Kind::Bridge => {
                 let order = self.shuffled(rng);
@@ -103,33 +103,33 @@ impl<'a> Draw<'a> {
                 let (left, right) = others.split_at(others.len() / 2);
                 let both =
                     left.iter().flat_map(|a| right.iter().flat_map(move |b| [(*a, *b), (*b, *a)]));
-                fault(now, end, Deed::Cut(both.collect()));
+                fault(now, end, Action::Cut(both.collect()));
             }
             Kind::Flap => {
                 let ways = self.parts(rng);
                 let mut at = now;
                 for _ in 0..rng.within(3, 8) {
                     let closed = rng.within(self.frame.lease_ms / 10, self.frame.lease_ms / 2);
-                    fault(at, at + closed, Deed::Cut(ways.clone()));
+                    fault(at, at + closed, Action::Cut(ways.clone()));
                     at += closed + rng.within(self.frame.lease_ms / 20, self.frame.lease_ms / 2);
                 }
             }
             Kind::Pause if rng.below(2) == 0 => {
                 let chosen = self.some(rng, 2);
                 if self.take_nodes(&chosen, now, end) {
-                    fault(now, end, Deed::PauseNodes(chosen));
+                    fault(now, end, Action::PauseNodes(chosen));
                 }
             }
             Kind::Pause => {
                 let (node, part) = (self.one(rng), part(rng));
                 if self.take_clients(node, now, end) {
-                    fault(now, end, Deed::PauseClients(node, part));
+                    fault(now, end, Action::PauseClients(node, part));
                 }
             }
             Kind::Kill => {
                 let chosen = self.some(rng, 2);
                 if self.take_nodes(&chosen, now, end) {
-                    fault(now, end, Deed::KillNodes(chosen));
+                    fault(now, end, Action::KillNodes(chosen));
                 }
             }
             Kind::Stop => {
@@ -137,7 +137,7 @@ impl<'a> Draw<'a> {
                 // Most operators start it again at once.
                 let end = if rng.below(3) == 0 { end } else { now + rng.within(20, 200) };
                 if self.take_nodes(&[node], now, end) {
-                    fault(now, end, Deed::StopNode(node));
+                    fault(now, end, Action::StopNode(node));
                 }
             }
             Kind::RestartAll => {
@@ -145,13 +145,13 @@ impl<'a> Draw<'a> {
                 let begin = self.nodes_free.iter().copied().max().unwrap_or(now).max(now) + 1;
                 let end = begin + rng.within(50, self.frame.lease_ms);
                 if self.take_nodes(&all, begin, end) {
-                    fault(begin, end, Deed::KillNodes(all));
+                    fault(begin, end, Action::KillNodes(all));
                 }
             }
             Kind::Clients => {
                 let (node, part) = (self.one(rng), part(rng));
                 if self.take_clients(node, now, now + 1) {
-                    fault(now, now + 1, Deed::KillClients(node, part));
+                    fault(now, now + 1, Action::KillClients(node, part));
                 }
             }
             Kind::SlowPeer | Kind::Loss | Kind::Delay => {
@@ -159,14 +159,14 @@ impl<'a> Draw<'a> {
                 if self.lines_free[node as usize] <= now {
                     self.lines_free[node as usize] = end + 1;
                     let mut within = |low, high| small(rng.within(low, high));
-                    let deed = if kind == Kind::Loss {
-                        Deed::Lose(node, within(20, 400))
+                    let action = if kind == Kind::Loss {
+                        Action::Lose(node, within(20, 400))
                     } else if kind == Kind::Delay {
-                        Deed::Delay(node, within(20, 400))
+                        Action::Delay(node, within(20, 400))
                     } else {
-                        Deed::Narrow(node, within(64, 512))
+                        Action::Narrow(node, within(64, 512))
                     };
-                    fault(now, end, deed);
+                    fault(now, end, action);
                 }
             }
             Kind::Skew | Kind::SlowDisk => {}
@@ -223,8 +223,8 @@ impl<'a> Draw<'a> {
         free && end <= self.end_ms
     }
 
-    /// What one fault has left of a `kgate run` must be able to end before the next comes: both of
-    /// its killers out at once is more than it promises to tolerate.
+    /// The rest of a `kgate run` after one fault must be able to end before the next fault: losing
+    /// both of its supervisors at once is more than it tolerates.
     fn take_clients(&mut self, node: u32, begin: u64, end: u64) -> bool {
         let free = &mut self.clients_free[node as usize];
         let may = *free <= begin && end <= self.end_ms;

@@ -70,17 +70,23 @@ fn kinds_can_be_chosen() {
 fn faults_do_not_meet_at_one_process() {
     for plan in plans() {
         for node in 0..plan.nodes {
-            let of_node = |fault: &&Fault| match &fault.deed {
-                Deed::PauseNodes(nodes) | Deed::KillNodes(nodes) => nodes.contains(&node),
-                Deed::StopNode(one) => *one == node,
-                Deed::Cut(_)
-                | Deed::PauseClients(..)
-                | Deed::KillClients(..)
-                | Deed::Narrow(..)
-                | Deed::Lose(..)
-                | Deed::Delay(..) => false,
+            let of_node = |fault: &&Fault| match &fault.action {
+                Action::PauseNodes(nodes) | Action::KillNodes(nodes) => nodes.contains(&node),
+                Action::StopNode(one) => *one == node,
+                Action::Cut(_)
+                | Action::PauseClients(..)
+                | Action::KillClients(..)
+                | Action::Narrow(..)
+                | Action::Lose(..)
+                | Action::Delay(..) => false,
             };
-            let of_clients = |fault: &&Fault| matches!(&fault.deed, Deed::PauseClients(one, _) | Deed::KillClients(one, _) if *one == node);
+            let of_clients = |fault: &&Fault| {
+                let (Action::PauseClients(one, _) | Action::KillClients(one, _)) = &fault.action
+                else {
+                    return false;
+                };
+                *one == node
+            };
             let apart = |faults: Vec<&Fault>, gap_ms| {
                 faults.windows(2).all(|pair| pair[0].end_ms + gap_ms < pair[1].begin_ms)
             };
@@ -95,7 +101,7 @@ fn faults_do_not_meet_at_one_process() {
 #[test]
 fn cuts_are_what_they_are_called() {
     for fault in plans().flat_map(|plan| plan.faults) {
-        let Deed::Cut(ways) = &fault.deed else { continue };
+        let Action::Cut(ways) = &fault.action else { continue };
         let back = ways.iter().filter(|(from, to)| ways.contains(&(*to, *from))).count();
         assert_eq!(back, if fault.kind == Kind::OneWay { 0 } else { ways.len() }, "{fault}");
         assert!(!ways.is_empty(), "{fault}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use kgate_client::{Client, ErrorKind, Permit};
 
-use super::{Patience, Wish, Worker};
+use super::{Patience, Request, Worker};
 use crate::planted::Planted;
 use crate::record::What;
 use crate::{clock, config, job, probe, resource};
@@ -15,7 +15,7 @@ pub(super) fn work(mut worker: Worker) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let planted = worker.job.planted.filter(|_| worker.node == 0);
-        while !job::told_to_stop(&worker.run) {
+        while !job::is_stopping(&worker.run) {
             // A session ends with its node's memory of it: then there is a new one.
             if let Ok(client) = Client::connect(&format!("http://{}", config::API)).await {
                 session(&mut worker, &client, planted).await?;
@@ -27,29 +27,30 @@ pub(super) fn work(mut worker: Worker) -> Result<()> {
 }
 
 async fn session(worker: &mut Worker, client: &Client, planted: Option<Planted>) -> Result<()> {
-    while !job::told_to_stop(&worker.run) {
-        let wish = worker.wish();
+    while !job::is_stopping(&worker.run) {
+        let request = worker.draw_request();
         if planted == Some(Planted::TwoHolders) {
-            forge(worker, &wish).await?;
+            forge(worker, &request).await?;
         }
-        let (gate, pid) = (wish.gate.clone(), std::process::id());
-        worker.writer.write(&wish.who, What::Asked { gate, pid })?;
-        let gate = client.gate(&wish.gate).k(wish.k).weight(wish.permits);
-        let answer = match wish.patience {
+        let (gate, pid) = (request.gate.clone(), std::process::id());
+        worker.writer.write(&request.who, What::Asked { gate, pid })?;
+        let gate = client.gate(&request.gate).k(request.k).weight(request.permits);
+        let answer = match request.patience {
             Patience::ForEver => gate.acquire().await.map(Some),
             Patience::AtMost(span) => gate.timeout(span).acquire().await.map(Some),
             Patience::NotAtAll => gate.try_acquire().await,
         };
         match answer {
             Ok(Some(permit)) => {
-                let mut holder = Holder { worker, client, wish: &wish, permit: &permit, planted };
+                let mut holder =
+                    Holder { worker, client, request: &request, permit: &permit, planted };
                 holder.hold().await?;
-                worker.writer.write(&wish.who, What::Answered { how: "held".into() })?;
+                worker.writer.write(&request.who, What::Answered { how: "held".into() })?;
                 let _ = permit.release().await;
             }
-            Ok(None) => worker.writer.write(&wish.who, What::Answered { how: "busy".into() })?,
+            Ok(None) => worker.writer.write(&request.who, What::Answered { how: "busy".into() })?,
             Err(error) => {
-                worker.writer.write(&wish.who, What::Answered { how: error.to_string() })?;
+                worker.writer.write(&request.who, What::Answered { how: error.to_string() })?;
                 if error.kind() != ErrorKind::TimedOut {
                     return Ok(());
                 }
@@ -64,7 +65,7 @@ async fn session(worker: &mut Worker, client: &Client, planted: Option<Planted>)
 struct Holder<'a> {
     worker: &'a mut Worker,
     client: &'a Client,
-    wish: &'a Wish,
+    request: &'a Request,
     permit: &'a Permit,
     planted: Option<Planted>,
 }
@@ -75,7 +76,7 @@ impl Holder<'_> {
         let fence = self.fence()?;
         let outlives = self.planted == Some(Planted::Outlives);
         let _lock = if outlives { self.lock()? } else { None };
-        let (gate, slots) = (self.wish.gate.clone(), self.permit.slots().to_vec());
+        let (gate, slots) = (self.request.gate.clone(), self.permit.slots().to_vec());
         let (pid, until) = (std::process::id(), self.until());
         let granted =
             What::Granted { gate, slots, fence: fence.clone(), until, pid, process: outlives };
@@ -117,7 +118,7 @@ impl Holder<'_> {
                 | Planted::FenceOfDecision
                 | Planted::MinorityGrants,
             )
-            | None => self.wish.hold,
+            | None => self.request.hold,
         }
     }
 
@@ -132,7 +133,7 @@ impl Holder<'_> {
 
     fn lock(&mut self) -> Result<Option<File>> {
         let slot = self.permit.slots().first().copied().unwrap_or(0);
-        Ok(resource::lock(&self.worker.run, &self.wish.gate, slot)?.ok())
+        Ok(resource::lock(&self.worker.run, &self.request.gate, slot)?.ok())
     }
 
     /// Its deadline, by the real clock.
@@ -147,8 +148,8 @@ impl Holder<'_> {
             probe::use_resource(
                 run,
                 writer,
-                &self.wish.who,
-                &self.wish.gate,
+                &self.request.who,
+                &self.request.gate,
                 *slot,
                 fence,
                 || Ok(until),
@@ -158,7 +159,7 @@ impl Holder<'_> {
     }
 
     fn write_at(&mut self, t: u64, what: What) -> Result<()> {
-        self.worker.writer.write_at(t, &self.wish.who, what)
+        self.worker.writer.write_at(t, &self.request.who, what)
     }
 }
 
@@ -172,13 +173,13 @@ fn of_decision(fence: &str, decisions: u64) -> Result<String> {
 }
 
 /// The planted bug of two holders: goes in and has asked nobody.
-async fn forge(worker: &mut Worker, wish: &Wish) -> Result<()> {
-    let (gate, pid) = (wish.gate.clone(), std::process::id());
-    let (who, fence) = (format!("{}-forged", wish.who), "f".repeat(32));
+async fn forge(worker: &mut Worker, request: &Request) -> Result<()> {
+    let (gate, pid) = (request.gate.clone(), std::process::id());
+    let (who, fence) = (format!("{}-forged", request.who), "f".repeat(32));
     let granted =
         What::Granted { gate, slots: vec![0], fence, until: u64::MAX, pid, process: false };
     worker.writer.write(&who, granted)?;
-    tokio::time::sleep(wish.hold).await;
+    tokio::time::sleep(request.hold).await;
     worker.writer.write(&who, What::Out)
 }
 
