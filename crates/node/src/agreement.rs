@@ -1,8 +1,8 @@
 //! The agreed log beside the shell.
 //!
-//! The log runs on threads of its own, so that a busy node does not miss its heartbeats. Everything
-//! between it and the shell goes through queues: its messages to other nodes, its news, and what
-//! came of what was proposed. For operators it offers what changes the voters.
+//! The log runs on threads of its own, so that a busy node does not miss its heartbeats. Queues
+//! connect it with the shell: its messages to other nodes, applied entries, and the results of
+//! proposals. Operators get a handle to it to change the voters.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use kgate_core::NodeId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// So many messages of the log may wait to be sent; beyond, they are lost, and the log sends them
-/// again.
+/// Capacity of the queue of outgoing messages. Beyond it messages are dropped, and the log sends
+/// them again.
 const MESSAGES: usize = 1024;
-/// So many answers may wait to be heard.
+/// Capacity of the queue of results.
 const ANSWERS: usize = 256;
 
-/// What comes from the log.
+/// An event of the log.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// An entry was applied.
+    /// The log applied an entry.
     AppliedEntry(AppliedEntry),
-    /// The log stands otherwise than before.
+    /// The status of the log changed.
     Status(LogStatus),
-    /// A message for another node's log.
+    /// A message for the log of another node.
     PeerMessage(NodeId, Vec<u8>),
-    /// What came of a proposal.
+    /// The result of a proposal.
     Answer(u64, Result<Applied, ProposeError>),
     /// The log rejected the bootstrap that the configuration of this node describes.
     BootstrapRejected(Rejected),
@@ -47,11 +47,11 @@ pub(crate) struct Agreement {
     messages: mpsc::Receiver<(NodeId, Vec<u8>)>,
     events: mpsc::Sender<Event>,
     answers: mpsc::Receiver<Event>,
-    /// What waits for the log: it ends with the node.
+    /// Tasks that wait for the log. They end with the node.
     tasks: JoinSet<()>,
 }
 
-/// Hands messages over without waiting.
+/// Queues messages without waiting.
 struct Post(mpsc::Sender<(NodeId, Vec<u8>)>);
 
 impl Transport for Post {
@@ -62,8 +62,7 @@ impl Transport for Post {
 }
 
 impl Agreement {
-    /// Opens the log in that folder. Also returns which store it remembers with, and what it says
-    /// so far.
+    /// Opens the log in that folder. Returns also the id of its store, and its state.
     pub(crate) fn open(
         folder: &Path,
         me: NodeId,
@@ -81,13 +80,13 @@ impl Agreement {
         ))
     }
 
-    /// Founds the cluster together with its other first nodes, as soon as they are there. Once it
-    /// is founded, nothing happens.
+    /// Bootstraps the cluster together with its other first nodes, as soon as they are up. Does
+    /// nothing once it is bootstrapped.
     pub(crate) fn found(&mut self, founding: Bootstrap) {
         let (log, events) = (self.log.clone(), self.events.clone());
         self.tasks.spawn(async move {
-            // Each telling is an entry: where a disk is slow and nodes start again and again, the
-            // log would have nothing else to write.
+            // Each attempt is an entry: where a disk is slow and nodes restart often, the log would
+            // write nothing else.
             while !is_founded(&log.cluster_state(), &founding) {
                 match log.bootstrap(founding.clone()).await {
                     Ok(_) | Err(ProposeError::Stopped) => return,
@@ -103,8 +102,7 @@ impl Agreement {
         });
     }
 
-    /// The next thing that comes. AppliedEntry before all else: what a message means depends on
-    /// them.
+    /// The next event. Applied entries come first: the meaning of a message depends on them.
     pub(crate) async fn next(&mut self) -> Event {
         tokio::select! {
             biased;
@@ -116,7 +114,7 @@ impl Agreement {
         }
     }
 
-    /// The same, if it is there already.
+    /// The next event, if one is queued.
     pub(crate) fn try_next(&mut self) -> Option<Event> {
         if let Ok(news) = self.news.try_recv() {
             return Some(Event::AppliedEntry(news));
@@ -127,7 +125,7 @@ impl Agreement {
         self.answers.try_recv().ok()
     }
 
-    /// Puts something into the log; the answer comes as an event, unless its number is 0.
+    /// Proposes a command. The result comes back as an event, unless the number is 0.
     pub(crate) fn propose(&mut self, number: u64, command: Command) {
         while self.tasks.try_join_next().is_some() {}
         let (log, events) = (self.log.clone(), self.events.clone());
@@ -141,15 +139,14 @@ impl Agreement {
         });
     }
 
-    /// Bytes from another node's log.
+    /// A message from the log of another node.
     pub(crate) fn receive(&self, from: NodeId, bytes: &[u8]) {
         if let Err(junk) = self.log.receive(from, bytes) {
             tracing::warn!(peer = from.0, "{junk}");
         }
     }
 
-    /// A handle for whoever changes the members. To be dropped soon: the log ends with the last of
-    /// them.
+    /// A handle to change the members. Drop it soon: the log ends with its last handle.
     pub(crate) fn handle(&self) -> Log {
         self.log.clone()
     }
@@ -159,13 +156,13 @@ impl Agreement {
         self.log.voters_appended()
     }
 
-    /// Ends the log at this node, and waits until its store is closed.
+    /// Stops the log at this node, and waits until its store is closed.
     pub(crate) async fn stop(self) {
         self.log.stop().await;
     }
 }
 
-/// Waits for what comes from the log; for ever, where there is none.
+/// Waits for the next event; for ever, without a log.
 pub(crate) async fn next(agreement: &mut Option<Agreement>) -> Event {
     match agreement {
         Some(agreement) => agreement.next().await,
@@ -173,8 +170,8 @@ pub(crate) async fn next(agreement: &mut Option<Agreement>) -> Event {
     }
 }
 
-/// Whether the log knows it already, as far as it is applied here. Another founding is told to the
-/// log, which says what is wrong with it.
+/// Whether the cluster is bootstrapped like this, as far as the log is applied here. The log
+/// rejects another bootstrap with a reason.
 fn is_founded(cluster_state: &ClusterState, founding: &Bootstrap) -> bool {
     cluster_state.cluster.as_ref().is_some_and(|cluster| {
         cluster.name == founding.name && cluster.initial_members.iter().eq(founding.nodes.keys())
@@ -191,8 +188,8 @@ mod tests {
 
     use super::*;
 
-    /// A founding that the log knows is not told again; one of other nodes or of another name is,
-    /// so that it is refused in words.
+    /// A bootstrap that the log knows is not proposed again. One with other nodes or another name
+    /// is, so that it is rejected with a reason.
     #[test]
     fn what_is_founded_is_not_told_again() {
         let terms = LeaseTerms { lease: Span(1), clock_error: 0, margin: Span(1) };

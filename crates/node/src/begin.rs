@@ -1,4 +1,4 @@
-//! What a node with leases begins with: its log, and the incarnation that begins or goes on.
+//! The start of a node with leases: its log, and the incarnation that begins or resumes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,12 +14,11 @@ use crate::core::{ControlSettings, Detection, SessionTerms, Settings, Suspended}
 use crate::store::Store;
 use crate::{NotStarted, random_seed};
 
-/// Leases that are shorter than this want a log that is quick too: an election has to end within
-/// one.
+/// Below this lease the log must be fast too: an election has to end within one lease.
 const SHORT: Span = Span(2_000_000_000);
 
-/// Opens the log, and says which incarnation begins or goes on (rules R1, R2). Nothing was sent yet
-/// when this returns.
+/// Opens the log, and determines the incarnation that begins or resumes (rules R1, R2). Nothing has
+/// been sent when this returns.
 pub(crate) fn begin(
     config: &Config,
     folder: &Path,
@@ -31,7 +30,7 @@ pub(crate) fn begin(
     let (agreement, store_id, cluster_state) = Agreement::open(folder, config.me(), log_timing)?;
     let taken = store.take_suspended()?;
     let was_suspended = taken.is_some();
-    // Times of another boot of the machine mean nothing: then it is as after a crash.
+    // Times of another boot mean nothing: then the start is as after a crash.
     let suspended = taken
         .filter(|suspended| suspended.same_boot)
         .and_then(|suspended| Suspended::read(&suspended.bytes));
@@ -53,7 +52,7 @@ pub(crate) fn begin(
         joins: config.join.is_some(),
     };
     let mut settings = config.settings(incarnation, random_seed())?;
-    // The voters find who is silent; a request that was lost is repeated soon.
+    // The voters find silent nodes. A lost request is repeated soon.
     settings.detection = Detection::Off;
     settings.terms = terms(timing);
     settings.slots.ask_again = Some(timing.node_ping.times(2));
@@ -61,7 +60,7 @@ pub(crate) fn begin(
     Ok((agreement, settings))
 }
 
-/// What the first nodes of a cluster found it with: the same at all of them.
+/// The bootstrap of a cluster: the same at all its first nodes.
 pub(crate) fn founding(config: &Config) -> Result<Bootstrap, BadConfig> {
     let listed = |(id, address): (u32, &String)| {
         let name = format!("node-{id}");
@@ -77,8 +76,7 @@ pub(crate) fn founding(config: &Config) -> Result<Bootstrap, BadConfig> {
     })
 }
 
-/// A session's word counts for what is left of the lease, and never longer than a whole one (rule
-/// S1).
+/// A session is valid for what is left of the lease, and never longer than a whole lease (rule S1).
 fn terms(timing: Timing) -> SessionTerms {
     SessionTerms { valid_for: Some(timing.lease), clock_error: timing.clock_error.div_ceil(1000) }
 }

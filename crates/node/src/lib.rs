@@ -11,13 +11,13 @@
 //! # }
 //! ```
 //!
-//! - [`core`]: a node without its sockets;
-//! - `shell.rs`: sockets, clock and disk around it; `store.rs`: what survives a restart;
-//!   `slot_files.rs`: slots bound to processes;
-//! - `agreement.rs`: the agreed log beside it; `begin.rs`: what a node with leases begins with;
-//!   `wall_clock.rs`: whether the clock has jumped;
-//! - `serve/`: the API, gRPC and HTTP; `metrics.rs`: its numbers;
-//! - [`Config`]: what it is told.
+//! - [`core`]: a node without I/O; `driver.rs`: any protocol behind one interface;
+//! - `shell.rs`: sockets, clock and disk around the core; `store.rs`: the state that survives a
+//!   restart; `slot_files.rs`: slots bound to processes;
+//! - `agreement.rs`: the agreed log beside the shell; `begin.rs`: the start of a node with leases;
+//!   `wall_clock.rs`: detection of clock jumps;
+//! - `serve/`: the API over gRPC and HTTP; `metrics.rs`: the metrics;
+//! - [`Config`]: the configuration.
 #![forbid(unsafe_code)]
 
 mod agreement;
@@ -88,11 +88,10 @@ pub enum NotStarted {
     Listen(String, std::io::Error),
 }
 
-/// PeerMessages and questions that may wait for the core; beyond, whoever sends them waits.
+/// Capacity of the core's input queues. A sender waits while its queue is full.
 const QUEUE: usize = 4096;
 
-/// A node that runs. Dropped, it stops at once, as by a crash; [`Node::stop`] lets it put away what
-/// it knows and say good-bye.
+/// A running node. Dropping it stops it at once, as by a crash; [`Node::stop`] stops it cleanly.
 #[derive(Debug)]
 pub struct Node {
     api: Vec<String>,
@@ -117,7 +116,7 @@ impl Node {
         Self::start_on(config, listener).await
     }
 
-    /// The same on a listener for its peers that is there already.
+    /// Starts a node on an existing listener for its peers.
     pub async fn start_on(
         config: Config,
         listener: Option<TcpListener>,
@@ -126,8 +125,8 @@ impl Node {
         config.settings(Incarnation(0), 0)?;
         let guard = Arc::new(Guard::new(&config)?);
         let leases = config.faults()? == Faults::Lease;
-        // What can go wrong from outside comes first: a start that fails must leave what a clean
-        // stop has put away to the next one.
+        // Fallible steps come first: a start that fails must leave the state of a clean stop to the
+        // next start.
         let peer = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let mut link_config = link_config(&config, token.as_ref(), leases);
         if let Some(address) = peer {
@@ -162,8 +161,7 @@ impl Node {
         let nodes = settings.nodes;
         let mut actions = Vec::new();
         let mut core = Core::start(shell::now(), settings, &stored, &mut actions)?;
-        // Where the configuration says where a node is, that is newer than what the log said before
-        // this start.
+        // An address in the configuration is newer than the log's state at this start.
         actions.retain(
             |action| !matches!(action, Action::Connect(node, _) if node.index() < config.nodes.len()),
         );
@@ -201,7 +199,7 @@ impl Node {
             idle_stop: config.idle_stop(),
             expected: token.map(|token| ClusterId(token.cluster_id)),
         };
-        // Whoever joins waits for the log of those who are there.
+        // A node that joins waits for the log of the members.
         if let Some(agreement) = shell.agreement.as_mut().filter(|_| config.join.is_none()) {
             agreement.found(begin::founding(&config)?);
         }
@@ -209,25 +207,26 @@ impl Node {
         Ok(Self { api, peer, end, shell })
     }
 
-    /// Where clients ask.
+    /// The addresses for clients.
     pub fn api(&self) -> &[String] {
         &self.api
     }
 
-    /// Where peers talk to it.
+    /// The address for peers.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    /// Waits until it stops by itself, and says why.
+    /// Waits until the node stops by itself, and returns why.
     pub async fn stopped(&mut self) -> Result<(), Stopped> {
         let ended = (&mut self.shell).await;
         self.end.send_replace(End::Clean);
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
-    /// Stops it. With leases it goes on when it starts again, and so do its clients, if that is
-    /// soon; without, they lose what they hold, and its peers are told.
+    /// Stops the node cleanly. With leases the next start resumes this incarnation, and its clients
+    /// keep their permits if it is soon enough. With crash-stop its clients lose their permits, and
+    /// its peers are told.
     pub async fn stop(mut self) -> Result<(), Stopped> {
         self.end.send_replace(End::Clean);
         self.stopped().await
@@ -241,7 +240,7 @@ impl Drop for Node {
     }
 }
 
-/// How this node talks to its peers; its incarnation is not known yet.
+/// The configuration of the links; the incarnation is not known yet.
 fn link_config(config: &Config, token: Option<&JoinToken>, leases: bool) -> LinkConfig {
     let listed = config.nodes.iter().zip(0..).map(|(address, id)| (NodeId(id), address.clone()));
     let told = token.into_iter().flat_map(|token| &token.members);
@@ -258,8 +257,8 @@ fn link_config(config: &Config, token: Option<&JoinToken>, leases: bool) -> Link
     }
 }
 
-/// This node was here before, and its clients may go on for as long as it has told them last:
-/// nothing is granted, here or by another node, before that is over.
+/// With crash-stop, clients of an earlier incarnation may go on for as long as they were told.
+/// Waits until they have surely stopped.
 async fn outlive_former_clients(terms: core::SessionTerms) {
     let over = LeaseInstant::now() + Duration::from_nanos(terms.over_after().0);
     let left = || Some(over.after(LeaseInstant::now())).filter(|left| !left.is_zero());
@@ -286,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// An empty folder of its own for each test.
+    /// An empty folder for a test.
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("kgate-node-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -294,7 +293,7 @@ mod tests {
         folder
     }
 
-    /// Starts a node that is alone, with leases, in that folder.
+    /// Starts a single node with leases in that folder.
     async fn start(folder: &Path, api: &str, more: &str) -> Result<Node, NotStarted> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -305,7 +304,7 @@ mod tests {
         Node::start_on(Config::read(&path).unwrap(), Some(listener)).await
     }
 
-    /// Ends it so, once it takes part.
+    /// Ends the node, once it can grant.
     async fn end(mut node: Node, end: End) {
         let client = kgate_client::Client::connect(&node.api()[0]).await.unwrap();
         let takes_part = async {
@@ -318,14 +317,14 @@ mod tests {
         (&mut node.shell).await.unwrap().unwrap();
     }
 
-    /// Whether the next start would go on with what was put away.
+    /// Whether the next start would resume this incarnation.
     fn goes_on(folder: &Path) -> bool {
         let (store, ..) = Store::open(Some(folder), Mark::GoesOn).unwrap();
         store.take_suspended().unwrap().is_some()
     }
 
-    /// R1, R2: only a clean stop puts away what the next start goes on with; a dropped node does
-    /// not, even if its shell hears of it before it is cut off.
+    /// R1, R2: only after a clean stop does the next start resume the incarnation; after a drop it
+    /// does not, even if the shell sees the drop before it is cut off.
     #[tokio::test]
     async fn only_a_clean_stop_goes_on() {
         for (how, expected) in [(End::Clean, true), (End::AtOnce, false)] {
@@ -336,8 +335,8 @@ mod tests {
         }
     }
 
-    /// R1: a start that fails (a port in use, no certificate) leaves what was put away to the next
-    /// one.
+    /// R1: a start that fails (a port in use, no certificate) leaves the stored state to the next
+    /// start.
     #[tokio::test]
     async fn a_start_that_fails_takes_nothing() {
         let folder = folder("fails");

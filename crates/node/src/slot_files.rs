@@ -1,9 +1,9 @@
-//! Slots bound to processes: a file for each, locked by whoever uses it.
+//! Slots bound to processes: one file per slot, locked by the process that uses it.
 //!
-//! The kernel drops a lock when the last process that has it is gone, however it went. So a slot is
-//! in use exactly while its file is locked: no clock is needed, a frozen holder keeps its slot, and
-//! a node that was killed finds out who still holds by trying. Beside the slots of a gate a file
-//! tells its k, for that case.
+//! The kernel drops a lock when the last process that has it ends, for whatever reason. So a slot
+//! is in use exactly while its file is locked. No clock is needed, a frozen holder keeps its slot,
+//! and a node that was killed finds the holders by trying the locks. For that case a file beside
+//! the slots of a gate stores its k.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// The folder cannot be used.
+/// The folder of the slot files cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the folder of slots {0}: {1}")]
 pub struct NoSlotFiles(PathBuf, std::io::Error);
@@ -20,24 +20,24 @@ pub struct NoSlotFiles(PathBuf, std::io::Error);
 #[derive(Clone, Debug)]
 pub(crate) struct SlotFiles(PathBuf);
 
-/// The file of a slot, in a node's folder.
+/// The path of a slot's file.
 pub fn slot_file(folder: &Path, gate: &str, slot: u32) -> PathBuf {
     folder.join("slots").join(format!("{}.{slot}", escaped(gate)))
 }
 
-/// Names of gates have slashes, names of files do not.
+/// Names of gates may contain slashes, file names must not.
 fn escaped(gate: &str) -> String {
     gate.replace('/', "%")
 }
 
-/// Locks the file of a slot that was granted, and makes it if need be. An error if somebody has it,
-/// who should not.
+/// Locks the file of a granted slot, and creates it if needed. It is an error if another process
+/// has the lock.
 pub fn lock_slot(folder: &Path, gate: &str, slot: u32) -> std::io::Result<File> {
     let path = slot_file(folder, gate, slot);
     loop {
         let file = File::options().create(true).append(true).open(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        // A node that has just started may have removed it before it was locked.
+        // A node that has just started may have removed the file before it was locked.
         if std::fs::metadata(&path).is_ok_and(|named| is_same(&named, &file)) {
             return Ok(file);
         }
@@ -59,15 +59,15 @@ impl SlotFiles {
         self.0.join("slots").join(format!("{}.k", escaped(gate)))
     }
 
-    /// There is a gate.
+    /// Stores the k of a gate.
     pub(crate) fn note(&self, gate: &str, k: u32) {
         if let Err(error) = std::fs::write(self.k_file(gate), k.to_string()) {
             tracing::error!(gate, %error, "its k cannot be written down: if this node is killed, its holders will not be known");
         }
     }
 
-    /// The gates of earlier incarnations of which slots are in use, with their k; the files of all
-    /// other slots are removed.
+    /// The gates of earlier incarnations with slots in use: name, k, slots. The files of all other
+    /// slots are removed.
     pub(crate) fn gates(&self) -> Vec<(String, u32, Vec<u32>)> {
         let Ok(entries) = std::fs::read_dir(self.0.join("slots")) else { return Vec::new() };
         let mut found = Vec::new();
@@ -91,8 +91,8 @@ impl SlotFiles {
         found
     }
 
-    /// Removed while it is locked: whoever has opened it before finds the lock taken, or another
-    /// file under its name, and never takes the lock of a file that is gone.
+    /// The file is removed while it is locked. A process that opened it before finds the lock
+    /// taken, or another file under its name, and never takes the lock of a removed file.
     fn remove_if_free(&self, gate: &str, slot: u32) -> bool {
         let path = slot_file(&self.0, gate, slot);
         let Ok(file) = File::open(&path) else { return true };
@@ -103,7 +103,8 @@ impl SlotFiles {
         free
     }
 
-    /// Returns when nobody uses these slots. Whoever never locked them does not use them.
+    /// Returns when no process uses these slots. A process that never locked them does not use
+    /// them.
     pub(crate) fn wait_until_free(&self, gate: &str, slots: &[u32]) {
         for slot in slots {
             if let Ok(file) = File::open(slot_file(&self.0, gate, *slot)) {
@@ -121,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever has opened the file of a slot before a node that starts removes it must not take its
+    /// A process that opened a slot's file before a starting node removed it must not take that
     /// lock for the slot's.
     #[test]
     fn a_file_that_is_gone_is_noticed() {
@@ -139,8 +140,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A slot is in use while its file is locked, and no longer; a gate that nobody uses is
-    /// forgotten.
+    /// A slot is in use exactly while its file is locked. A gate without slots in use is forgotten.
     #[test]
     fn locks_tell_who_uses_a_slot() {
         let folder = std::env::temp_dir().join(format!("kgate-slots-{}", std::process::id()));

@@ -1,12 +1,12 @@
-//! What must survive a restart: how often this node has started, what protocols have stored, and at
-//! a clean stop all that the node knows. In one redb file, each write on disk before it returns.
+//! The state that survives a restart: the number of incarnations, the durable state of protocols,
+//! and after a clean stop the whole state of the node. It is one redb file; each write is on disk
+//! before it returns.
 //!
-//! **A clean stop** (LEASES R1) puts everything away under a mark. The next start finds the mark
-//! and is the **same incarnation**; it [takes](Store::take_suspended) what was put away, which
-//! erases the mark durably, before its first message. So an incarnation that has said anything
-//! since can never go back: after a crash there is no mark, and the start is a new incarnation
-//! (R2). A start that fails before it has taken anything (its port is in use) leaves the mark for
-//! the next one.
+//! **A clean stop** (LEASES R1) stores the state under a mark. The next start finds the mark and is
+//! the **same incarnation**; it [takes](Store::take_suspended) the state, which erases the mark
+//! durably, before its first message. So an incarnation that has sent anything since can never go
+//! back: after a crash there is no mark, and the start is a new incarnation (R2). A start that
+//! fails before it takes the state (its port is in use) leaves the mark for the next one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use crate::core::GateId;
 
 const INCARNATIONS: TableDefinition<&str, u32> = TableDefinition::new("incarnations");
 const GATES: TableDefinition<u32, &[u8]> = TableDefinition::new("gates");
-/// The mark: what was put away at a clean stop, and in which boot of the machine.
+/// The mark: the state of a clean stop, and the boot of the machine.
 const SUSPENDED: TableDefinition<&str, (&str, &[u8])> = TableDefinition::new("suspended");
-/// Changes with each boot of the machine.
+/// Identifies a boot of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Why the store cannot be used.
@@ -31,7 +31,7 @@ pub struct StoreError {
     why: String,
 }
 
-/// What gates have stored.
+/// The durable state of each gate.
 pub(crate) type Stored = BTreeMap<GateId, Vec<u8>>;
 
 /// The store of a node.
@@ -41,36 +41,36 @@ pub(crate) struct Store {
     database: Option<Database>,
 }
 
-/// What was put away at a clean stop.
+/// The stored state of a clean stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Suspended {
-    /// As it was given.
+    /// The state.
     pub(crate) bytes: Vec<u8>,
-    /// Whether the machine has not been booted since: only then do times of the lease clock in it
-    /// mean anything.
+    /// Whether the machine has not rebooted since. Only then do times of the lease clock in it mean
+    /// anything.
     pub(crate) same_boot: bool,
 }
 
-/// What a mark means to whoever opens a store.
+/// What to do with a mark when the store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The same incarnation goes on: the opener must [take](Store::take_suspended) what was put
-    /// away before its first message.
+    /// The same incarnation resumes: the opener must [take](Store::take_suspended) the state before
+    /// its first message.
     GoesOn,
-    /// Nothing: it is erased, and a new incarnation begins.
+    /// The mark is erased, and a new incarnation begins.
     IsErased,
 }
 
 impl Store {
-    /// Opens the store in that folder, or makes it; in memory only, if none. Returns what is in it,
-    /// and which incarnation begins or goes on.
+    /// Opens or creates the store in that folder; in memory only, if none. Returns its contents,
+    /// and the incarnation that begins or resumes.
     pub(crate) fn open(
         folder: Option<&Path>,
         mark: Mark,
     ) -> Result<(Self, Incarnation, Stored), StoreError> {
         let Some(folder) = folder else {
-            // An incarnation without a store: later than all before it, as far as the clock on the
-            // wall tells.
+            // Without a store the number comes from the wall clock: later than all before it, as
+            // far as that clock tells.
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
             let incarnation = u32::try_from(now.tv_sec).unwrap_or(u32::MAX);
             let store = Self { path: PathBuf::new(), database: None };
@@ -86,7 +86,7 @@ impl Store {
         Ok((Self { path, database: Some(database) }, Incarnation(incarnation), stored))
     }
 
-    /// Another incarnation of this node begins: which one. On disk when it returns.
+    /// Begins the next incarnation, and returns its number. It is on disk when this returns.
     pub(crate) fn next_incarnation(&self) -> Result<Incarnation, StoreError> {
         let mut incarnation = 0;
         self.write(|write| {
@@ -99,7 +99,7 @@ impl Store {
         Ok(Incarnation(incarnation))
     }
 
-    /// Has this on disk when it returns.
+    /// Stores the durable state of a gate. It is on disk when this returns.
     pub(crate) fn put(&self, gate: GateId, bytes: &[u8]) -> Result<(), StoreError> {
         self.write(|write| {
             write.open_table(GATES)?.insert(gate.0, bytes)?;
@@ -107,8 +107,8 @@ impl Store {
         })
     }
 
-    /// A clean stop: has all that the node knows on disk, with the mark, when it returns. The node
-    /// says nothing more. Without a folder nothing is kept.
+    /// Stores the state of a clean stop, with the mark. It is on disk when this returns, and the
+    /// node must send nothing more. Without a folder nothing is stored.
     pub(crate) fn suspend(&self, bytes: &[u8]) -> Result<(), StoreError> {
         self.suspend_in(&boot_id(), bytes)
     }
@@ -120,8 +120,8 @@ impl Store {
         })
     }
 
-    /// What was put away at the last stop, if that was a clean one. The mark is erased, durably,
-    /// when this returns: whatever happens from now on, nobody takes it again.
+    /// Takes the state of the last stop, if that was a clean one. The mark is durably erased when
+    /// this returns: the state cannot be taken again.
     pub(crate) fn take_suspended(&self) -> Result<Option<Suspended>, StoreError> {
         let mut taken = None;
         self.write(|write| {
@@ -148,7 +148,7 @@ impl Store {
     }
 }
 
-/// One transaction, on disk when it returns.
+/// Runs one transaction, on disk when this returns.
 fn durably<T>(
     database: &Database,
     what: impl FnOnce(&WriteTransaction) -> Result<T, redb::Error>,
@@ -160,7 +160,7 @@ fn durably<T>(
     Ok(done)
 }
 
-/// Which incarnation begins or goes on, and what gates have stored.
+/// Reads the incarnation that begins or resumes, and the durable state of the gates.
 fn begin(database: &Database, mark: Mark) -> Result<(u32, Stored), redb::Error> {
     let incarnation = durably(database, |write| {
         let mut incarnations = write.open_table(INCARNATIONS)?;
@@ -183,7 +183,7 @@ fn begin(database: &Database, mark: Mark) -> Result<(u32, Stored), redb::Error> 
     Ok((incarnation, stored))
 }
 
-/// Which boot of the machine this is; empty if it does not tell.
+/// The id of this boot of the machine; empty if unknown.
 fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
 }
@@ -192,7 +192,7 @@ fn boot_id() -> String {
 mod tests {
     use super::*;
 
-    /// An empty folder of its own for each test.
+    /// An empty folder for a test.
     fn folder(name: &str) -> PathBuf {
         let folder =
             std::env::temp_dir().join(format!("kgate-store-{name}-{}", std::process::id()));
@@ -205,7 +205,7 @@ mod tests {
         (store, incarnation.0)
     }
 
-    /// What was put is there in the next incarnation; two nodes cannot share a store.
+    /// The next incarnation finds what was stored. Two nodes cannot share a store.
     #[test]
     fn it_remembers() {
         let folder = folder("remembers");
@@ -220,8 +220,8 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// R1: after a clean stop the same incarnation goes on with what was put away; R2: after a
-    /// crash a new one begins, with nothing.
+    /// R1: after a clean stop the same incarnation resumes with its state. R2: after a crash a new
+    /// one begins without.
     #[test]
     fn a_clean_stop_is_no_new_incarnation() {
         let folder = folder("suspended");
@@ -240,8 +240,8 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// R1: the mark is gone on disk, not only in memory, when it is taken: a copy of the file as it
-    /// is then has none.
+    /// R1: taking the state erases the mark on disk, not only in memory: a copy of the file has
+    /// none.
     #[test]
     fn the_mark_is_erased_durably() {
         let (here, copy) = (folder("erased"), folder("erased-copy"));
@@ -250,7 +250,7 @@ mod tests {
         drop(store);
         let (store, _) = open(&here, Mark::GoesOn);
         store.take_suspended().unwrap().unwrap();
-        // As a kill -9 would leave it.
+        // As `kill -9` would leave it.
         std::fs::create_dir_all(&copy).unwrap();
         std::fs::copy(here.join("node.redb"), copy.join("node.redb")).unwrap();
         let (copied, incarnation) = open(&copy, Mark::GoesOn);
@@ -260,7 +260,7 @@ mod tests {
         std::fs::remove_dir_all(&copy).unwrap();
     }
 
-    /// A start that fails before it has taken anything leaves the mark; one that wants no mark
+    /// A start that fails before it takes the state leaves the mark. A start that does not resume
     /// erases it and is a new incarnation.
     #[test]
     fn a_mark_waits_or_is_erased() {
@@ -277,8 +277,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Times of the lease clock mean nothing in another boot of the machine, or where nobody knows
-    /// which it is.
+    /// Times of the lease clock mean nothing in another boot, or where the boot is unknown.
     #[test]
     fn another_boot_is_told() {
         let folder = folder("boot");
@@ -291,7 +290,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Without a folder nothing is kept, and nobody goes on.
+    /// Without a folder nothing is stored, and no incarnation resumes.
     #[test]
     fn memory_keeps_nothing() {
         let (store, ..) = Store::open(None, Mark::GoesOn).unwrap();

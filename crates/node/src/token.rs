@@ -1,24 +1,24 @@
-//! The token by which a node joins a cluster: which cluster, which number it has there, and where
-//! some of the members are.
+//! The token by which a node joins a cluster: the cluster, the node's id in it, and the addresses
+//! of some members.
 //!
 //! ```text
 //! kgate-join-1-<base32 of the contents and their checksum>
 //! ```
 //!
-//! One word of small letters and digits, so that it survives mail, shells and being read aloud; the
-//! letters i, l, o, u do not occur. The checksum is against slips, not against forgery: a token is
-//! no secret. That a node is the one with this number is shown by its certificate, as for every
-//! node; the first store that takes part under the number is bound to it (rule R4), so a token
-//! works for one node once.
+//! It is one word of lower-case letters and digits, so that it survives mail, shells and being read
+//! aloud; the letters i, l, o and u do not occur. The checksum protects against typing errors, not
+//! against forgery: a token is no secret. A node proves its id by its certificate, as every node
+//! does. The first store that takes part under an id is bound to it (rule R4), so a token works for
+//! one node once.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Before the contents; the number is the version of what follows.
+/// The prefix; its number is the version of the format.
 const PREFIX: &str = "kgate-join-1-";
-/// Letters of the contents, by value (Crockford's).
+/// The alphabet of the contents (Crockford's).
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// The longest token that is read.
 const LENGTH_MAX: usize = 4096;
@@ -31,34 +31,34 @@ const ADDRESS_MAX: usize = 255;
 /// A token by which a node joins a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinToken {
-    /// The cluster's id, made when it was founded: keeps two clusters of one name apart.
+    /// The cluster's id, drawn at its bootstrap: distinguishes two clusters of one name.
     pub cluster_id: u64,
     /// Its name.
     pub cluster: String,
-    /// The newcomer's number.
+    /// The id of the node that joins.
     pub node: u32,
-    /// Some of its members: the number of each, and where it is, as `HOST:PORT`.
+    /// Some members: id and address, as `HOST:PORT`.
     pub members: Vec<(u32, String)>,
 }
 
-/// Why a text is no token.
+/// Why a text is no join token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
-    /// It does not begin as one.
+    /// It does not begin with the prefix.
     #[error("this is no join token: one begins with {PREFIX}, and `kgate members add` prints it")]
     NoToken,
-    /// Of another version.
+    /// It is of another version.
     #[error(
         "this join token is of another version of kgate: make a new one with `kgate members add` of this version"
     )]
     Version,
-    /// A letter that is none of a token's.
+    /// It contains a character outside the alphabet.
     #[error("this join token has {0:?} in it, which no token has: copy it again, whole")]
     Letter(char),
     /// A part is missing or wrong.
     #[error("this join token is damaged, a part is missing or was changed: copy it again, whole")]
     Damaged,
-    /// It says what no cluster says.
+    /// Its contents are not valid.
     #[error("this join token makes no sense: {0}")]
     Senseless(&'static str),
 }
@@ -123,7 +123,7 @@ impl FromStr for JoinToken {
     }
 }
 
-/// Five bits a letter, the last ones filled up with zeros.
+/// Five bits per letter; the last letter is filled up with zeros.
 fn written(bytes: &[u8]) -> String {
     let mut text = String::new();
     let (mut kept, mut bits) = (0_u32, 0);
@@ -156,11 +156,11 @@ fn read(letters: &str) -> Result<Vec<u8>, BadToken> {
             bytes.push(u8::try_from(kept >> bits & 0xff).expect("eight bits"));
         }
     }
-    // What is left over are the zeros that filled up the last letter.
+    // The rest are the zeros that filled up the last letter.
     if bits < 5 && kept & ((1 << bits) - 1) == 0 { Ok(bytes) } else { Err(BadToken::Damaged) }
 }
 
-/// CRC-32: whatever changes up to 32 neighbouring bits is noticed.
+/// CRC-32: detects every change of up to 32 neighbouring bits.
 fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// A token is the same after it was written down and read, with capitals or a line's end too.
+    /// A token survives writing and reading, also with capitals or a line break at its end.
     #[test]
     fn a_token_is_written_and_read() {
         let text = token().to_string();
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(checksum(b"123456789"), 0xcbf4_3926, "the check value of CRC-32");
     }
 
-    /// Every single wrong letter, and every token that was cut short or doubled, is noticed.
+    /// Every single wrong letter is detected, and every token that was cut short or doubled.
     #[test]
     fn slips_are_noticed() {
         let text = token().to_string();
@@ -215,8 +215,8 @@ mod tests {
         assert!(format!("{text}{}", &text[PREFIX.len()..]).parse::<JoinToken>().is_err());
     }
 
-    /// What is no token is told apart: another word, another version, a letter that no token has,
-    /// nonsense in it.
+    /// Each error has a variant of its own: another prefix, another version, a foreign character,
+    /// invalid contents.
     #[test]
     fn errors_say_what_to_do() {
         let why = |text: &str| text.parse::<JoinToken>().unwrap_err();

@@ -1,30 +1,29 @@
-//! The clock on the wall, looked at for one thing only: whether it moves along with the lease
-//! clock.
+//! Detection of clock jumps: whether the wall clock moves along with the lease clock.
 //!
-//! A machine that was stopped from outside, or put back to an earlier state, may count no time for
-//! it. When its wall clock is then set right, the two have moved apart: the lease may be older than
-//! it seems (docs/internals/leases.md section 1).
+//! A machine that was suspended from outside, or reset to an earlier state, may not count that
+//! time. When its wall clock is set right afterwards, the two clocks have moved apart: the lease
+//! may be older than it seems (docs/internals/leases.md section 1).
 
 use kgate_api::LeaseInstant;
 use rustix::time::{ClockId, clock_gettime};
 
-/// So far, in nanoseconds, the two may move apart between two looks: clocks are set, in small
-/// steps.
+/// How far, in nanoseconds, the clocks may move apart between two checks: clocks are adjusted in
+/// small steps.
 const APART: i128 = 250_000_000;
 
-/// How far the two clocks were apart when they were looked at last.
+/// The distance of the clocks at the last check.
 #[derive(Debug)]
 pub(crate) struct WallClock {
     apart: i128,
 }
 
 impl WallClock {
-    /// Looks for the first time.
+    /// Checks for the first time.
     pub(crate) fn new() -> Self {
         Self { apart: apart() }
     }
 
-    /// Whether they have moved apart since the last look.
+    /// Whether the clocks have moved apart since the last check.
     pub(crate) fn jumped(&mut self) -> bool {
         self.moved_to(apart())
     }
@@ -45,7 +44,7 @@ fn apart() -> i128 {
 mod tests {
     use super::*;
 
-    /// A step beyond the bound is a jump, in either direction, and each is told once; smaller ones
+    /// A step beyond the bound is a jump, in either direction, and is reported once. Smaller steps
     /// are not.
     #[test]
     fn jumps() {

@@ -1,19 +1,20 @@
-//! A node without its sockets: gates, sessions, the catalogue and the detector as one state
-//! machine.
+//! A node without I/O: gates, sessions, the catalogue and the failure model as one state machine.
 //!
-//! Whatever happens is handed over with the time; what is to be done is left in a list. No clock,
-//! no rng but its own seeded ones, no I/O: so a node can be driven by hand in a test, by a
-//! simulator, and by the shell with real sockets.
+//! [`Core::handle`] takes one [`Input`] with the time, and appends the [`Action`]s that follow. The
+//! core has no clock, no I/O, and no randomness but from its seed. So a test drives it by hand, a
+//! simulator drives a whole cluster, and the shell drives it with real sockets.
 //!
-//! - `gate.rs`: a protocol and its local clients; `catalogue.rs`: which gates there are;
-//! - `sessions.rs`: who is at the other end of a stream; `secret.rs`: by what it is known again;
-//!   `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
-//! - `peers.rs`: messages from other nodes, who of them has crashed; `message.rs`: the messages;
-//! - `control/`: the agreed log, the lease of this node and its own incarnation, where failures are
-//!   not crash-stop;
-//! - `suspend.rs`: a clean stop, and going on after it;
-//! - `status.rs`: what people may see of all nodes together; `watch.rs`: when to look again;
-//!   `timers.rs`: what is due when.
+//! - `input.rs`, `action.rs`: what happens to a node, and what it wants done;
+//! - `messages.rs`: messages of clients; `peer_message.rs`: messages between nodes;
+//! - `gate.rs`: a protocol with its local queue and holders; `catalogue.rs`: the gates of a cluster
+//!   without a log; `definition.rs`: what a gate is;
+//! - `sessions.rs`, `secret.rs`: sessions of clients; `clients.rs`: the life of their requests;
+//!   `process_bound.rs`: permits that are bound to processes;
+//! - `peers.rs`: links to other nodes; `failures.rs`: the failure model, crash-stop or leases;
+//! - `control/`: with leases, the agreed log, the lease of this node and its own incarnation;
+//! - `suspend.rs`: a clean stop, and the restart after it;
+//! - `status.rs`: status queries over all nodes; `watch.rs`: notification of changes; `view.rs`:
+//!   what they show; `timers.rs`: the timers.
 
 mod action;
 mod catalogue;
@@ -77,18 +78,18 @@ use timers::{Deadline, Timers};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// A session; at this node and in this incarnation of it.
+/// A session at this node, in this incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// A request: of which session, by the client's own number.
+/// A request: its session and the client's own number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RequestKey {
     session: SessionId,
     number: u64,
 }
 
-/// By which detector nodes find out who has crashed.
+/// The detector that finds crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection {
     /// Tests along a virtual hypercube.
@@ -101,48 +102,47 @@ pub enum Detection {
     Off,
 }
 
-/// What a node is told when it starts.
+/// The settings of a node.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who it is.
+    /// The id of this node.
     pub me: NodeId,
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes: u32,
     /// The gates of the configuration, the same at all nodes.
     pub fixed: Vec<Definition>,
-    /// Whether clients may make gates, and by which protocol.
+    /// The protocol of gates that clients create; none if they may not.
     pub new_gates: Option<&'static Entry>,
-    /// Who finds crashes.
+    /// The detector of crashes.
     pub detection: Detection,
     /// How often the detector tests.
     pub detect_interval: Span,
     /// How long it waits for an answer.
     pub detect_timeout: Span,
-    /// How long the word of a session counts.
+    /// How long a session is valid.
     pub terms: SessionTerms,
-    /// How long a client that does not want to wait is let wait: as long as a free gate needs to
-    /// answer.
+    /// How long a request without waiting may wait: as long as a free gate needs to grant it.
     pub patience: Span,
-    /// The most that may wait at a gate of this node.
+    /// The most waiting requests at a gate of this node.
     pub queue_max: usize,
     /// The most sessions at this node.
     pub sessions_max: usize,
-    /// How gates with numbered slots go about it.
+    /// The options of gates with numbered slots.
     pub slots: SlotOptions,
-    /// How often an idle node of a self-healing gate says something.
+    /// How often an idle node of a self-healing gate sends a message.
     pub refresh: Span,
-    /// Which incarnation of this node begins: greater than all before.
+    /// The incarnation that begins or resumes: greater than all before.
     pub incarnation: Incarnation,
-    /// Whence its rng are thrown.
+    /// The seed of its randomness.
     pub seed: u64,
-    /// What it is told of the agreed log; none where failures are crash-stop.
+    /// The settings of the control plane; none with crash-stop.
     pub control: Option<ControlSettings>,
 }
 
 /// Why a node cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotStart {
-    /// What a protocol stored cannot be read.
+    /// The stored state of a protocol cannot be decoded.
     #[error("gate `{0}`: {1}")]
     Stored(String, Unreadable),
     /// A gate's definition is not valid.
@@ -174,7 +174,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// A node starts, with what its gates have stored.
+    /// Starts a node, with the stored state of its gates.
     pub fn start(
         now: Time,
         settings: Settings,
@@ -298,13 +298,13 @@ impl Core {
         }
     }
 
-    /// How many sessions there are.
+    /// The number of sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
     }
 
-    /// Each gate with its name and what has happened at it, how many hold something and how many
-    /// wait here, and how long the first of those has waited, in nanoseconds.
+    /// For each gate: its name, its counters, the number of holders, the number of waiting
+    /// requests, and how long the first of those has waited, in nanoseconds.
     pub fn numbers(&self, now: Time) -> impl Iterator<Item = (&str, &Counters, [u64; 3])> {
         self.gates.values().map(move |gate| {
             let counts = [gate.holders() as u64, gate.waiters() as u64, gate.longest_waiting(now)];
@@ -312,12 +312,12 @@ impl Core {
         })
     }
 
-    /// Who is held for crashed.
+    /// The nodes that were declared dead.
     pub fn crashed(&self) -> impl Iterator<Item = NodeId> {
         self.failures.crashed()
     }
 
-    /// Who can be talked to.
+    /// The number of connected peers.
     pub fn connected(&self) -> usize {
         self.up.len()
     }
@@ -328,7 +328,7 @@ impl Core {
         actions.extend(self.others.iter().map(|node| Action::Send(*node, bytes.clone())));
     }
 
-    /// Something happens at a gate, and what comes of it is done.
+    /// Calls a gate and carries out its effects.
     fn at_gate<T>(
         &mut self,
         now: Time,
@@ -392,7 +392,7 @@ impl Core {
         }
     }
 
-    /// There is a gate from now on.
+    /// Opens a gate.
     fn open_gate(
         &mut self,
         now: Time,
@@ -431,7 +431,7 @@ impl Core {
         self.gates.insert(id, Gate::new(definition, driver, self.settings.nodes, entry.slots));
         self.at_gate(now, id, actions, |gate, out| gate.started(now, effects, out));
         self.reserve(now, id, actions);
-        // A gate that goes on knows who took part.
+        // A gate that resumes knows its members.
         for (node, view) in since.into_iter().filter(|_| !goes_on) {
             self.at_gate(now, id, actions, |gate, out| gate.joined(now, node, view, out));
         }
@@ -439,8 +439,8 @@ impl Core {
             let granting = self.is_granting();
             self.at_gate(now, id, actions, |gate, out| gate.lease(now, granting, out));
         } else if self.settings.nodes == 1 && entry.slots {
-            // Nobody else must agree: each incarnation of the only node is a view of its own, so
-            // that fences grow across all of them.
+            // No other node has to agree: each incarnation of the only node begins a view of its
+            // own, so that fences grow across all of them.
             let (me, view) = (self.settings.me, ViewId(self.settings.incarnation.0));
             self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, view, out));
         }
@@ -459,7 +459,7 @@ impl Core {
     }
 }
 
-/// Hands a driver of the right type out of the registry.
+/// Starts a driver of the type that the registry names.
 struct Start<'a> {
     setup: &'a Setup,
     stored: Option<&'a [u8]>,
@@ -494,7 +494,7 @@ fn detector(
     }
 }
 
-/// Who talks to whom, where a protocol asks for that: the same at every node.
+/// The graph of neighbours, where a protocol needs one: the same at every node.
 fn graph(entry: &Entry, nodes: u32) -> Option<Graph> {
     let shape = entry.network.usual_shape()?;
     Some(shape.build(nodes, &mut |_| 0).expect("any number of nodes has a graph of that shape"))

@@ -1,7 +1,7 @@
-//! What nodes say to each other: a message is what a frame of a link carries.
+//! Messages between nodes. A frame of a link carries one message.
 //!
-//! Messages of protocols are opaque here. The first byte says which message it is; everything is
-//! bounded by the link's frame.
+//! Messages of protocols are opaque here. The first byte tells the kind of a message. The link
+//! bounds the length of a frame.
 
 use bytes::Bytes;
 use kgate_control::lease::LeaseMessage;
@@ -12,7 +12,7 @@ use super::definition::Definition;
 use super::view::{GateView, NodeStatus};
 use crate::driver::Encoded;
 
-/// No gate of a peer has a greater number, so that there is always a next one.
+/// The greatest id that a peer may use for a gate, so that there is always a next one.
 pub(super) const GATE_ID_MAX: GateId = GateId(1 << 31);
 
 /// A message from one node to another.
@@ -22,68 +22,67 @@ pub enum PeerMessage {
     Gate(GateId, #[serde(with = "payload")] Bytes),
     /// A message of the detector.
     Detector(#[serde(with = "payload")] Bytes),
-    /// The gates of my configuration: yours must be the same.
+    /// The gates of the sender's configuration. They must be the same at all nodes.
     ConfiguredGates(Vec<Definition>),
-    /// Do you know a gate of that name, and what is the last number that you know? Answered by
-    /// `Known`.
+    /// Asks for a gate by name, and for the greatest id of a gate. Answered by `Known`.
     Collect {
-        /// Names the question.
+        /// The round of the question.
         round: u64,
         /// The gate's name.
         name: String,
     },
-    /// The answer to `Collect`.
+    /// Answers `Collect`.
     Known {
-        /// Which question.
+        /// The round of the question.
         round: u64,
         /// The gate, if it is known.
         definition: Option<Definition>,
-        /// The greatest number of a gate that is known.
+        /// The greatest id of a known gate.
         last: GateId,
     },
-    /// There is this gate. Answered by `Defined`.
+    /// Defines a gate. Answered by `Defined`.
     Define {
-        /// Names the announcement.
+        /// The round of the announcement.
         round: u64,
         /// The gate.
         definition: Definition,
     },
-    /// The answer to `Define`.
+    /// Answers `Define`.
     Defined {
-        /// Which announcement.
+        /// The round of the announcement.
         round: u64,
     },
-    /// You speak of a gate that I do not know: define it. Answered by `Define`.
+    /// Asks for the definition of a gate that is unknown to the sender. Answered by `Define`.
     DescribeGate(GateId),
-    /// What do you see of that gate? Answered by `StatusReply`.
+    /// Asks for the status of gates. Answered by `StatusReply`.
     StatusQuery {
-        /// Names the question.
+        /// The number of the query.
         question: u64,
         /// Its name; all gates, if none.
         gate: Option<String>,
     },
-    /// The answer to `StatusQuery`.
+    /// Answers `StatusQuery`.
     StatusReply {
-        /// Which question.
+        /// The number of the query.
         question: u64,
-        /// What is to be seen.
+        /// The gates as the sender sees them.
         gates: Vec<GateView>,
-        /// Who looked, where.
+        /// The status of the sender.
         who: NodeStatus,
     },
-    /// Whether somebody watches here: then I want to know of changes.
+    /// Whether the sender has watchers, and has to be told of changes.
     Watch(bool),
-    /// Something has changed here.
+    /// Something visible to status queries changed at the sender.
     Changed,
-    /// This node stops now, after its last grant was given back: it takes part no more.
+    /// The sender stops, after it has released its last grant. It takes part no more.
     Leaving,
-    /// I hold you for crashed: stop.
+    /// The sender has declared the receiver dead: the receiver must stop.
     DeclaredDead,
-    /// I have met everybody: crashes can be looked for as far as I am concerned.
+    /// The sender has met all other nodes, so it agrees to detect crashes.
     MetAll,
-    /// About leases, between nodes and voters.
+    /// A message about leases, between nodes and voters.
     Lease(LeaseMessage),
-    /// Of the agreed log: not for the core, but for whoever runs the log beside it.
+    /// A message of the agreed log. The shell hands it to the log, not to the core.
     Log(#[serde(with = "payload")] Bytes),
 }
 
@@ -131,7 +130,7 @@ mod payload {
 }
 
 impl PeerMessage {
-    /// Whether it is about which gates there are. Only nodes without a log agree on that by
+    /// Whether the message is about the catalogue. Only nodes without a log agree on gates by
     /// messages.
     pub(super) fn is_of_catalogue(&self) -> bool {
         matches!(
@@ -145,8 +144,8 @@ impl PeerMessage {
         )
     }
 
-    /// Whether these bytes are about leases: before they are read, the newest voters of the log are
-    /// (rule N4).
+    /// Whether the frame is a message about leases. The core must know the newest voters of the log
+    /// before it takes one (rule N4).
     pub fn is_lease(bytes: &[u8]) -> bool {
         bytes.first() == Some(&LEASE)
     }

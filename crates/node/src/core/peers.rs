@@ -13,9 +13,9 @@ use super::peer_message::{GATE_ID_MAX, GateId, PeerMessage};
 use super::{Action, Core, PeerEvent};
 use crate::driver::InputRejected;
 
-/// So many bytes of messages for gates that are not known yet are kept, for each of them.
+/// The most bytes of early messages for one unknown gate.
 const EARLY: usize = 1 << 20;
-/// Of so many gates.
+/// The most unknown gates with early messages.
 const EARLY_GATES: usize = 1 << 10;
 
 /// Why a message of a peer was rejected. No correct peer sends one.
@@ -64,7 +64,7 @@ impl Core {
         event: PeerEvent,
         actions: &mut Vec<Action>,
     ) -> Result<(), PeerError> {
-        // Where a log tells who takes part, others may come than were there at first.
+        // With a log there may be more nodes than at the start.
         let unknown = !self.failures.has_leases() && from.0 >= self.settings.nodes;
         if self.stopped || from == self.settings.me || unknown {
             return Ok(());
@@ -176,8 +176,7 @@ impl Core {
             }
             PeerMessage::Watch(begins) => self.watched(from, begins),
             PeerMessage::Changed => actions.push(Action::Changed),
-            // With a log nobody is gone before the log says so, and crashes are found by the
-            // voters.
+            // With leases the log alone says who is gone, and the voters find silent nodes.
             PeerMessage::Leaving | PeerMessage::DeclaredDead | PeerMessage::MetAll
                 if self.failures.has_leases() => {}
             PeerMessage::Leaving => self.crash(now, from, actions),
@@ -191,7 +190,8 @@ impl Core {
         Ok(())
     }
 
-    /// A message for a gate. One that is not known yet will be, or the sender is asked what it is.
+    /// A message for a gate. Messages for an unknown gate wait until the gate is known; without a
+    /// log the sender is asked to define it.
     fn gate_message(
         &mut self,
         now: Time,
@@ -247,7 +247,7 @@ impl Core {
         }
     }
 
-    /// There is a gate.
+    /// Opens a gate that a peer has defined.
     fn learn(&mut self, now: Time, definition: Definition, actions: &mut Vec<Action>) {
         if self.gates.contains_key(&definition.id) {
             return;
@@ -256,7 +256,7 @@ impl Core {
         self.gate_opened(now, definition, actions);
     }
 
-    /// There is a gate, and it is open: what came for it before happens.
+    /// A gate is open now: hands it the messages and requests that waited for it.
     pub(super) fn gate_opened(
         &mut self,
         now: Time,
@@ -267,13 +267,13 @@ impl Core {
         self.catalogue.insert(definition.clone());
         actions.push(Action::Opened(definition));
         for (from, bytes) in self.early.remove(&id).unwrap_or_default() {
-            // What is no message of this gate is as good as lost.
+            // A rejected early message is dropped.
             let _ = self.gate_message(now, from, id, bytes, actions);
         }
         self.place_all(now, &name, actions);
     }
 
-    /// The permit of the catalogue is here.
+    /// This node holds the permit of the catalogue: creates the next gate, or releases the permit.
     pub(super) fn create_next(&mut self, now: Time, actions: &mut Vec<Action>) {
         match self.catalogue.begin(self.others.clone()) {
             Some(message) => {
@@ -288,7 +288,7 @@ impl Core {
         }
     }
 
-    /// Goes on with the gate that is being made, if all have answered.
+    /// Advances the creation of a gate, if all have answered.
     pub(super) fn advance_creation(&mut self, now: Time, actions: &mut Vec<Action>) {
         loop {
             let plan = self.catalogue.planned().map(|(id, name, k)| self.plan(id, &name, k));
@@ -303,7 +303,7 @@ impl Core {
         }
     }
 
-    /// Gates of the configuration must be the same everywhere.
+    /// Compares the gates of two configurations, which must be the same.
     fn compare(&mut self, from: NodeId, theirs: &[Definition]) {
         let known: BTreeSet<&str> = theirs.iter().map(|gate| gate.name.as_str()).collect();
         for ours in self.settings.fixed.clone() {

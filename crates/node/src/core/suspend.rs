@@ -1,14 +1,14 @@
-//! A clean stop: all that a node knows, put away, and taken up again by the same incarnation (rule
+//! A clean stop: the node stores its whole state, and the same incarnation resumes from it (rule
 //! R1).
 //!
-//! To its peers that is a pause in which messages were lost, and to its clients a stream that was
-//! cut: they come back with their secrets and go on with what they hold. Whoever waits is asked for
-//! anew. The lease is not put away: after the start the voters give a new one, or it turns out that
-//! this incarnation was evicted.
+//! To its peers that is a pause in which messages were lost. To its clients it is a stream that
+//! ended: they resume their sessions by their secrets and keep their permits. Waiting requests are
+//! sent again. The lease is not stored: after the start the voters give a new one, or this
+//! incarnation turns out to be evicted.
 //!
-//! What was put away is taken up once, and its mark is erased durably before the first message
-//! leaves: that is the business of whoever stores it. Its times are of the lease clock, and mean
-//! nothing after the machine was booted.
+//! The state must be used at most once: whoever stores it erases it durably before the first
+//! message leaves. Its times are of the lease clock, and mean nothing after a reboot of the
+//! machine.
 
 use kgate_control::state::ClusterState;
 use kgate_core::{Fence, GrantId, NodeId, Time};
@@ -24,7 +24,7 @@ use super::timers::Deadline;
 use super::view::Process;
 use super::{Action, CannotStart, Core, GateId, RequestKey, SessionId};
 
-/// A node that has stopped.
+/// The state of a node at a clean stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspended {
     pub(super) start: u64,
@@ -35,17 +35,17 @@ pub struct Suspended {
     gates: Vec<SuspendedGate>,
 }
 
-/// A gate of a node that has stopped: its protocol, and who holds what.
+/// The state of a gate at a clean stop: its protocol and its holders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SuspendedGate {
     pub(super) id: u32,
     pub(super) protocol: Vec<u8>,
     pub(super) holders: Vec<SuspendedHolder>,
-    /// What the log is to hold.
+    /// The grants that await a decision of the log.
     pub(super) undecided: Vec<(GrantId, UndecidedGrant)>,
 }
 
-/// A permit of a node that has stopped.
+/// A holder at a clean stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SuspendedHolder {
     pub(super) grant: GrantId,
@@ -58,16 +58,16 @@ pub(super) struct SuspendedHolder {
     pub(super) fence: Option<Fence>,
 }
 
-/// The first byte of what is put away; changes with its form.
+/// The first byte of the stored state. It changes with the format.
 const FORMAT: u8 = 2;
 
 impl Suspended {
-    /// As bytes.
+    /// Encodes the state.
     pub fn bytes(&self) -> Vec<u8> {
         postcard::to_extend(self, vec![FORMAT]).expect("what a node knows can be written")
     }
 
-    /// From bytes; none if they are of another version, or damaged: then another incarnation
+    /// Decodes the state; none if it is damaged, or of another version. Then another incarnation
     /// begins.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (suspended, rest) = postcard::take_from_bytes(bytes.strip_prefix(&[FORMAT])?).ok()?;
@@ -99,13 +99,13 @@ impl Core {
         self.stopped = true;
     }
 
-    /// All that this node knows; none if this incarnation does not take part.
+    /// The state of this node; none if this incarnation is no member.
     fn suspend(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Suspended> {
         if !self.takes_part() {
             return None;
         }
-        // Whoever waits will ask anew. Those who wait for that elsewhere hear of it, if the
-        // messages arrive, or ask again.
+        // Clients send their waiting requests again. Other nodes learn of the withdrawals if the
+        // messages arrive, and ask again otherwise.
         for (session, _, requests) in self.sessions.all() {
             for (number, _) in
                 requests.into_iter().filter(|(_, state)| *state == RequestState::Waiting)
@@ -128,7 +128,7 @@ impl Core {
         })
     }
 
-    /// Goes on where it stopped.
+    /// Resumes from the state of a clean stop.
     pub(super) fn resume(
         &mut self,
         now: Time,
