@@ -44,6 +44,14 @@ pub struct SlotGrant<'a> {
     pub waiting: &'a [Stamp],
 }
 
+/// A change of the ghost state by an input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Delivered { from: NodeId, to: NodeId, carried: Carried },
+    CrashNotified { node: NodeId, of: NodeId },
+    Withdrawn(NodeId),
+}
+
 impl Ghost {
     /// The initial ghost state.
     pub fn new<P: Protocol>(setup: &Setup) -> Self {
@@ -57,38 +65,35 @@ impl Ghost {
         self.broken.contains(&property)
     }
 
-    /// Whether an input changes the ghost state.
-    pub(crate) fn observes<P: Protocol>(input: &SharedInput<P>) -> bool {
-        P::MECHANISM == Mechanism::Permissions
-            && match input {
-                Input::Deliver { message, .. } => message.value.carried().is_some(),
-                Input::Crashed { .. } | Input::Withdraw => true,
-                // A grant has ended the request.
-                Input::Release { .. }
-                | Input::Acquire { .. }
-                | Input::Resize(_)
-                | Input::Reserved(_)
-                | Input::Lease(_)
-                | Input::Expire(_)
-                | Input::Joined { .. } => false,
-            }
-    }
-
-    /// An input is about to be handled by `node`.
-    pub(crate) fn input<P: Protocol>(&mut self, node: NodeId, input: &SharedInput<P>) {
+    /// What an input of `node` changes in the ghost state, if anything.
+    pub(crate) fn change_by<P: Protocol>(node: NodeId, input: &SharedInput<P>) -> Option<Change> {
+        if P::MECHANISM != Mechanism::Permissions {
+            return None;
+        }
         match input {
-            Input::Deliver { from, message } => {
-                self.delivered(*from, node, message.value.carried())
-            }
-            Input::Crashed { node: of, .. } => self.crash_notified(node, *of),
-            Input::Withdraw => self.released(node),
+            Input::Deliver { from, message } => message
+                .value
+                .carried()
+                .map(|carried| Change::Delivered { from: *from, to: node, carried }),
+            Input::Crashed { node: of, .. } => Some(Change::CrashNotified { node, of: *of }),
+            Input::Withdraw => Some(Change::Withdrawn(node)),
+            // A grant has ended the request.
             Input::Release { .. }
             | Input::Acquire { .. }
             | Input::Resize(_)
             | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Expire(_)
-            | Input::Joined { .. } => {}
+            | Input::Joined { .. } => None,
+        }
+    }
+
+    /// An input is about to be handled.
+    pub(crate) fn apply(&mut self, change: Change) {
+        match change {
+            Change::Delivered { from, to, carried } => self.delivered(from, to, carried),
+            Change::CrashNotified { node, of } => self.crash_notified(node, of),
+            Change::Withdrawn(node) => self.withdrawn(node),
         }
     }
 
@@ -100,9 +105,8 @@ impl Ghost {
     }
 
     /// A message arrives.
-    pub fn delivered(&mut self, from: NodeId, to: NodeId, cargo: Option<Carried>) {
-        if let (Some(permissions), Some(Carried::Permission { clock })) =
-            (&mut self.permissions, cargo)
+    pub fn delivered(&mut self, from: NodeId, to: NodeId, carried: Carried) {
+        if let (Some(permissions), Carried::Permission { clock }) = (&mut self.permissions, carried)
         {
             permissions.delivered(from, to, clock);
         }
@@ -111,7 +115,7 @@ impl Ghost {
     /// `node` is notified of a crash, or suspects `of` itself.
     pub fn crash_notified(&mut self, node: NodeId, of: NodeId) {
         if let Some(permissions) = &mut self.permissions {
-            permissions.told(node, of);
+            permissions.crash_notified(node, of);
         }
     }
 
@@ -171,7 +175,7 @@ impl Ghost {
     }
 
     /// The request of `node` is withdrawn.
-    pub fn released(&mut self, node: NodeId) {
+    pub fn withdrawn(&mut self, node: NodeId) {
         if let Some(permissions) = &mut self.permissions {
             permissions.ended(node);
         }

@@ -59,7 +59,7 @@ impl Permissions {
     }
 
     /// `node` learns that `crashed` has crashed.
-    pub fn told(&mut self, node: NodeId, crashed: NodeId) {
+    pub fn crash_notified(&mut self, node: NodeId, crashed: NodeId) {
         self.known.entry(node).or_default().insert(crashed);
         if let Some(request) = self.requests.get_mut(&node) {
             request.given.remove(&crashed);
@@ -127,7 +127,7 @@ mod tests {
         permitted.delivered(NodeId(3), P, 5);
         assert!(go_in(&mut permitted, 5));
         let mut crashed = check(5);
-        crashed.told(P, NodeId(1));
+        crashed.crash_notified(P, NodeId(1));
         crashed.delivered(NodeId(3), P, 5);
         assert!(go_in(&mut crashed, 5));
     }
@@ -147,10 +147,10 @@ mod tests {
         assert!(!go_in(&mut late, 5), "for the request before");
         let mut dead = check(5);
         dead.delivered(NodeId(1), P, 5);
-        dead.told(P, NodeId(1));
+        dead.crash_notified(P, NodeId(1));
         assert!(!go_in(&mut dead, 5), "p1 counts once");
         let mut elsewhere = check(5);
-        elsewhere.told(NodeId(2), NodeId(1));
+        elsewhere.crash_notified(NodeId(2), NodeId(1));
         elsewhere.delivered(NodeId(3), P, 5);
         assert!(!go_in(&mut elsewhere, 5), "p0 does not know of it");
         let mut ended = check(5);

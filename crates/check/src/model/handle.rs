@@ -9,8 +9,8 @@ use crate::state::{InFlight, PerProcess, Process, Sent, State};
 
 impl<P: Explorable> ProtocolModel<P> {
     pub(super) fn handle(&self, state: &mut State<P>, node: NodeId, input: SharedInput<P>) {
-        if Ghost::observes::<P>(&input) {
-            state.note(|ghost| ghost.input::<P>(node, &input));
+        if let Some(change) = Ghost::change_by::<P>(node, &input) {
+            state.note(|ghost| ghost.apply(change));
         }
         let transition = self.memo.make(&state.processes[node.index()], input);
         if let Some(refusal) = transition.refused {

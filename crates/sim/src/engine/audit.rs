@@ -75,7 +75,7 @@ impl Audit {
 
     pub(super) fn crash_notified(&mut self, node: NodeId, crashed: NodeId) {
         if let Self::Permissions { permissions, .. } = self {
-            permissions.told(node, crashed);
+            permissions.crash_notified(node, crashed);
         }
     }
 

@@ -187,11 +187,11 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         &mut self,
         name: &str,
         step: &Step,
-        results: &[Step],
+        later: &[Step],
         fifo: bool,
     ) -> Result<(), StepError> {
         match step {
-            Step::Acquire { node, weight } => self.take_ask(*node, *weight),
+            Step::Acquire { node, weight } => self.take_acquire(*node, *weight),
             Step::Withdraw(node) => self.take_withdraw(*node),
             Step::Release(node) => self.take_release(*node, 1),
             Step::ReleaseOne { node, which } => self.take_release(*node, *which),
@@ -199,15 +199,15 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
                 self.take_message((*from, *to), kind, *which, *fate, fifo)
             }
             Step::Expire { node, timer } => self.take_expire(*node, timer),
-            Step::Crash(node) => self.take_crash(*node, results.contains(&Step::Restart(*node))),
+            Step::Crash(node) => self.take_crash(*node, later.contains(&Step::Restart(*node))),
             Step::Restart(node) => self.take_restart(*node),
-            Step::NotifyCrash { node, of } => self.take_tell(name, *node, *of),
-            Step::NotifyReturn { node, of } => self.take_welcome(*node, *of),
+            Step::NotifyCrash { node, of } => self.take_crash_notice(name, *node, *of),
+            Step::NotifyReturn { node, of } => self.take_return_notice(*node, *of),
             Step::Resize { node, k } => self.take_resize(*node, *k),
         }
     }
 
-    fn take_ask(&mut self, node: NodeId, weight: u32) -> Result<(), StepError> {
+    fn take_acquire(&mut self, node: NodeId, weight: u32) -> Result<(), StepError> {
         self.check_up(node)?;
         if self.config.claims.slots {
             let most = self.weight_limit(node);
@@ -329,7 +329,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         Ok(())
     }
 
-    fn take_tell(&mut self, name: &str, node: NodeId, of: NodeId) -> Result<(), StepError> {
+    fn take_crash_notice(&mut self, name: &str, node: NodeId, of: NodeId) -> Result<(), StepError> {
         self.check_up(node)?;
         self.check_exists(of)?;
         if self.config.claims.returns {
@@ -359,7 +359,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         }
     }
 
-    fn take_welcome(&mut self, node: NodeId, of: NodeId) -> Result<(), StepError> {
+    fn take_return_notice(&mut self, node: NodeId, of: NodeId) -> Result<(), StepError> {
         self.check_up(node)?;
         self.check_exists(of)?;
         if self.config.claims.returns {

@@ -65,7 +65,7 @@ pub struct BucketQueue<E> {
     /// The buckets of the ring that have entries.
     occupied: Occupied,
     /// Pages from `far_page` on.
-    far: BTreeMap<u64, Page<E>>,
+    far: BTreeMap<u64, FarPage<E>>,
     pool: Pool<E>,
 }
 
@@ -96,7 +96,7 @@ struct Bucket<E> {
 
 /// The entries of [`PAGE`] buckets that are not in the ring yet, in the order of insertion.
 #[derive(Clone, Debug)]
-struct Page<E> {
+struct FarPage<E> {
     /// The earliest time.
     min: u64,
     chunks: Vec<Vec<(u64, E)>>,
@@ -282,7 +282,7 @@ impl<E> Default for Bucket<E> {
     }
 }
 
-impl<E> Page<E> {
+impl<E> FarPage<E> {
     fn push(&mut self, at: u64, event: E) {
         self.min = self.min.min(at);
         match self.chunks.last_mut() {
@@ -292,7 +292,7 @@ impl<E> Page<E> {
     }
 }
 
-impl<E> Default for Page<E> {
+impl<E> Default for FarPage<E> {
     fn default() -> Self {
         Self { min: u64::MAX, chunks: Vec::new() }
     }

@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn sorts_like_the_standard_library() {
         let mut rng = 1u64;
-        let mut roll = |bits: u32| {
+        let mut random = |bits: u32| {
             rng =
                 rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             u32::try_from(rng >> 33).expect("31 bits") >> (31 - bits)
@@ -72,7 +72,7 @@ mod tests {
                 for (random_bits, base) in
                     [(width_bits, 0), (width_bits.min(3), (1u32 << width_bits) >> 1)]
                 {
-                    let offsets: Vec<u32> = (0..len).map(|_| base | roll(random_bits)).collect();
+                    let offsets: Vec<u32> = (0..len).map(|_| base | random(random_bits)).collect();
                     let entry = |(event, &offset)| Entry {
                         offset: offset & ((1 << width_bits) - 1),
                         event,
