@@ -53,9 +53,9 @@ impl<E> StepQueue<E> {
 
     /// Removes all events that fit, in their order.
     pub(super) fn remove_where(&mut self, mut fits: impl FnMut(&E) -> bool) -> Vec<E> {
-        let (out, results) =
+        let (out, rest) =
             std::mem::take(&mut self.events).into_iter().partition(|event| fits(event));
-        self.events = results;
+        self.events = rest;
         out
     }
 }

@@ -37,9 +37,9 @@ impl Occupied {
 
     /// The first member from `start` on, wrapping around the ring.
     pub(super) fn next(&self, start: usize) -> Option<usize> {
-        let results = self.words[start / 64] >> (start % 64);
-        if results != 0 {
-            return Some(start + results.trailing_zeros() as usize);
+        let rest = self.words[start / 64] >> (start % 64);
+        if rest != 0 {
+            return Some(start + rest.trailing_zeros() as usize);
         }
         let later = self.summary & (!1 << (start / 64));
         let words = if later != 0 { later } else { self.summary };

@@ -16,12 +16,12 @@ pub(super) struct Open<E> {
     /// The chunk from which entries are taken.
     pub(super) front: VecDeque<Entry<E>>,
     /// The chunks behind it, none of them empty.
-    results: VecDeque<Chunk<E>>,
+    rest: VecDeque<Chunk<E>>,
 }
 
 impl<E> Default for Open<E> {
     fn default() -> Self {
-        Self { front: VecDeque::new(), results: VecDeque::new() }
+        Self { front: VecDeque::new(), rest: VecDeque::new() }
     }
 }
 
@@ -29,17 +29,17 @@ impl<E> Open<E> {
     /// Inserts an entry behind all entries that are not later.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry<E>, pool: &mut Pool<E>) {
-        let last = self.results.back().map_or(self.front.back(), |tail| tail.last());
+        let last = self.rest.back().map_or(self.front.back(), |tail| tail.last());
         if last.is_some_and(|last| last.offset > entry.offset) {
             return self.insert(entry, pool);
         }
-        match self.results.back_mut() {
+        match self.rest.back_mut() {
             Some(tail) if tail.len() < CHUNK => tail.push(entry),
             None if self.front.len() < CHUNK => self.front.push_back(entry),
             Some(_) | None => {
                 let mut tail = pool.take();
                 tail.push(entry);
-                self.results.push_back(tail);
+                self.rest.push_back(tail);
             }
         }
     }
@@ -48,21 +48,21 @@ impl<E> Open<E> {
     #[inline(never)]
     fn insert(&mut self, entry: Entry<E>, pool: &mut Pool<E>) {
         let not_later = |other: &Entry<E>| other.offset <= entry.offset;
-        let chunk = self.results.partition_point(|chunk| not_later(&chunk[0]));
+        let chunk = self.rest.partition_point(|chunk| not_later(&chunk[0]));
         if chunk == 0 {
             if self.front.len() >= CHUNK {
                 let mut half = pool.take();
                 half.extend(self.front.drain(self.front.len() / 2..));
-                self.results.push_front(half);
+                self.rest.push_front(half);
                 return self.insert(entry, pool);
             }
             self.front.insert(self.front.partition_point(not_later), entry);
         } else {
-            let before = &mut self.results[chunk - 1];
+            let before = &mut self.rest[chunk - 1];
             if before.len() >= CHUNK {
                 let mut half = pool.take();
                 half.extend(before.drain(before.len() / 2..));
-                self.results.insert(chunk, half);
+                self.rest.insert(chunk, half);
                 return self.insert(entry, pool);
             }
             before.insert(before.partition_point(not_later), entry);
@@ -71,7 +71,7 @@ impl<E> Open<E> {
 
     /// When the front is empty, advances to the next chunk, if there is one.
     pub(super) fn next_chunk(&mut self, pool: &mut Pool<E>) -> bool {
-        let next = self.results.pop_front();
+        let next = self.rest.pop_front();
         let found = next.is_some();
         if found || self.front.capacity() > CHUNK {
             // A large chunk must not outlive its entries.
@@ -82,12 +82,12 @@ impl<E> Open<E> {
 
     /// Takes over the entries of a bucket. The open bucket must be empty.
     pub(super) fn fill(&mut self, bucket: Bucket<E>, width_bits: u32, pool: &mut Pool<E>) {
-        assert!(self.results.is_empty() && !bucket.tail.is_empty());
+        assert!(self.rest.is_empty() && !bucket.tail.is_empty());
         let sorted = bucket.is_sorted();
         let Bucket { mut full, mut tail, .. } = bucket;
         if sorted && !full.is_empty() {
             full.push(tail);
-            self.results = full.into();
+            self.rest = full.into();
             self.next_chunk(pool);
             return;
         }
@@ -113,6 +113,6 @@ impl<E> Open<E> {
     /// The number of entries for which the chunks have room.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
-        self.front.capacity() + self.results.iter().map(Vec::capacity).sum::<usize>()
+        self.front.capacity() + self.rest.iter().map(Vec::capacity).sum::<usize>()
     }
 }
