@@ -56,7 +56,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::core::{Action, CannotStart, Core, Input};
-use serve::{Desk, Door, Guard};
+use serve::{AccessControl, CoreHandle, Listener};
 use shell::{End, Shell};
 use slot_files::SlotFiles;
 use store::{Mark, Store};
@@ -123,7 +123,7 @@ impl Node {
     ) -> Result<Self, NotStarted> {
         let (config, token) = config.with_token()?;
         config.settings(Incarnation(0), 0)?;
-        let guard = Arc::new(Guard::new(&config)?);
+        let access = Arc::new(AccessControl::new(&config)?);
         let leases = config.faults()? == Faults::Lease;
         // Fallible steps come first: a start that fails must leave the state of a clean stop to the
         // next start.
@@ -133,12 +133,12 @@ impl Node {
             Links::check(&link_config, address)?;
         }
         let slot_files = config.slot_files.clone().map(SlotFiles::open).transpose()?;
-        let (mut doors, mut api) = (Vec::new(), Vec::new());
+        let (mut listeners, mut api) = (Vec::new(), Vec::new());
         for address in config.api.all() {
             let listen = |error| NotStarted::Listen(address.clone(), error);
-            let door = Door::open(&address, &config, &guard).await.map_err(listen)?;
-            api.push(door.address().map_err(listen)?);
-            doors.push(door);
+            let listener = Listener::open(&address, &config, &access).await.map_err(listen)?;
+            api.push(listener.address().map_err(listen)?);
+            listeners.push(listener);
         }
         let mark = if leases { Mark::GoesOn } else { Mark::IsErased };
         let (store, incarnation, stored) = Store::open(config.data.as_deref(), mark)?;
@@ -176,11 +176,12 @@ impl Node {
             Faults::Lease => Some(config.timing()?),
             Faults::CrashStop => None,
         };
-        let desk = Desk::new(commands.clone(), changed, config.id, nodes, guard.clone(), timing);
-        for door in doors {
-            tokio::spawn(door.serve(desk.clone(), ending.clone()));
+        let handle =
+            CoreHandle::new(commands.clone(), changed, config.id, nodes, access.clone(), timing);
+        for listener in listeners {
+            tokio::spawn(listener.serve(handle.clone(), ending.clone()));
         }
-        drop(desk);
+        drop(handle);
         let mut shell = Shell {
             core,
             links,

@@ -1,26 +1,28 @@
 //! The API of a node: gRPC and HTTP on the same ports and Unix sockets.
 //!
-//! - `door.rs`: where clients come in; `tls.rs`: who they are by their connection;
-//! - `guard.rs`: who they are by their token, and what they may; `authorisation.rs`: the list;
-//!   `limits.rs`: how much; `visit.rs`: the same for a stream;
-//! - `grpc.rs`, `http.rs`: what they ask; `permits.rs`: permits that the log holds; `report.rs`:
-//!   what they are shown; `operators/`: members, evictions, k.
+//! - `listener.rs`: accepts connections; `handshake.rs`: identifies clients by their connection;
+//! - `access.rs`: identifies clients by their token and checks what they may do;
+//!   `authorisation.rs`: the `[[allow]]` list; `limits.rs`: quotas; `client_stream.rs`: both for
+//!   one stream;
+//! - `grpc.rs`, `http.rs`: the two forms of the API; `durable.rs`: durable permits over HTTP;
+//!   `status.rs`: the status of all nodes in one reply; `operators/`: members, evictions, k;
+//! - `error.rs`: the one error type, with its status in gRPC and HTTP.
 
+pub(crate) mod access;
 pub mod authorisation;
-mod door;
+mod client_stream;
+mod durable;
 mod error;
 mod grpc;
-pub(crate) mod guard;
+mod handshake;
 mod http;
 pub mod limits;
+mod listener;
 mod operators;
-mod permits;
-mod report;
-mod tls;
-mod visit;
+mod status;
 
-pub(crate) use door::Door;
-pub(crate) use guard::Guard;
+pub(crate) use access::AccessControl;
+pub(crate) use listener::Listener;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,35 +36,35 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::{ClientId, ServerMessage, StatusReport};
 use crate::shell::{Command, UNREAD};
-use authorisation::{Identity, Need};
+use authorisation::{Identity, Privilege};
 
-/// A way to the core, for everybody who serves clients.
+/// A handle to the task that runs the core, for the tasks that serve clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Desk {
+pub(crate) struct CoreHandle {
     commands: mpsc::Sender<Command>,
     streams: Arc<AtomicU64>,
     pub(crate) changes: watch::Receiver<u64>,
     pub(crate) node: u32,
     pub(crate) nodes: u32,
-    pub(crate) guard: Arc<Guard>,
-    /// What clients are told about their leases, where there are such.
+    pub(crate) access: Arc<AccessControl>,
+    /// The durations of the leases, if the node has leases.
     pub(crate) timing: Option<Timing>,
 }
 
-impl Desk {
+impl CoreHandle {
     pub(crate) fn new(
         commands: mpsc::Sender<Command>,
         changes: watch::Receiver<u64>,
         node: u32,
         nodes: u32,
-        guard: Arc<Guard>,
+        access: Arc<AccessControl>,
         timing: Option<Timing>,
     ) -> Self {
-        Self { commands, streams: Arc::default(), changes, node, nodes, guard, timing }
+        Self { commands, streams: Arc::default(), changes, node, nodes, access, timing }
     }
 
-    /// A new stream: its name, a way to tell it something, and what it is told. The way is weak:
-    /// the core ends a stream by dropping its own.
+    /// Opens a stream at the core: its ID, a sender for replies that do not come from the core, and
+    /// the replies. The sender is weak, because the core ends a stream by dropping its own sender.
     async fn open(
         &self,
     ) -> Option<(ClientId, mpsc::WeakSender<ServerMessage>, mpsc::Receiver<ServerMessage>)> {
@@ -72,26 +74,27 @@ impl Desk {
         self.send(Command::Open(client, tells)).await.then_some((client, also, told))
     }
 
-    /// False if the node has stopped.
+    /// Sends a command to the core; false if the node has stopped.
     async fn send(&self, command: Command) -> bool {
         self.commands.send(command).await.is_ok()
     }
 
-    async fn look(&self, gate: Option<String>) -> Option<StatusReport> {
+    async fn query_status(&self, gate: Option<String>) -> Option<StatusReport> {
         let (answer, answered) = oneshot::channel();
         self.send(Command::Status(gate, answer)).await;
         answered.await.ok()
     }
 
-    /// What somebody may see of a gate, or of all.
-    async fn show(&self, who: &Identity, gate: Option<String>) -> Option<v1::StatusReply> {
-        let mut reply = report::of(self.look(gate).await?, self);
-        reply.gates.retain(|gate| self.guard.policy.authorise(who, Need::See(&gate.name)).is_ok());
+    /// The status of one gate or of all, restricted to what `who` may see.
+    async fn status(&self, who: &Identity, gate: Option<String>) -> Option<v1::StatusReply> {
+        let mut reply = status::reply(self.query_status(gate).await?, self);
+        reply
+            .gates
+            .retain(|gate| self.access.policy.authorise(who, Privilege::See(&gate.name)).is_ok());
         Some(reply)
     }
 
-    /// Hands over what is to be seen whenever it has changed, until `tell` says that nobody wants
-    /// it any more.
+    /// Passes the status to `tell` now and whenever it changes, until `tell` returns false.
     async fn watch<F: Future<Output = bool>>(
         &self,
         who: &Identity,
@@ -103,14 +106,14 @@ impl Desk {
         self.send(Command::Watch(true)).await;
         loop {
             changes.mark_unchanged();
-            let Some(reply) = self.show(who, gate.clone()).await else { return };
-            if last.as_ref().is_none_or(|last| !report::same(last, &reply)) {
+            let Some(reply) = self.status(who, gate.clone()).await else { return };
+            if last.as_ref().is_none_or(|last| !status::same(last, &reply)) {
                 last = Some(reply.clone());
                 if !tell(reply).await {
                     break;
                 }
             }
-            // Whoever has gone is noticed by the next change at the latest.
+            // A client that has gone is noticed at the next change at the latest.
             if changes.changed().await.is_err() {
                 return;
             }
@@ -118,37 +121,38 @@ impl Desk {
         self.send(Command::Watch(false)).await;
     }
 
-    /// The log of this node; none, where there is none or the node has stopped.
+    /// The replicated log of this node; none if it has no log or has stopped.
     async fn log(&self) -> Option<Log> {
         let (answer, answered) = oneshot::channel();
         self.send(Command::Log(answer)).await;
         answered.await.ok().flatten()
     }
 
-    /// Why this node can grant nothing now, if it cannot.
+    /// Why this node can grant nothing now; none if it is ready.
     async fn unready(&self) -> Option<String> {
         let (answer, answered) = oneshot::channel();
         self.send(Command::Unready(answer)).await;
-        answered.await.unwrap_or_else(|_| Some("it has stopped".to_owned()))
+        answered.await.unwrap_or_else(|_| Some("the node has stopped".to_owned()))
     }
 
-    async fn numbers(&self) -> Option<String> {
+    async fn metrics(&self) -> Option<String> {
         let (answer, answered) = oneshot::channel();
         self.send(Command::Numbers(answer)).await;
-        answered.await.ok().map(|text| text + &self.guard.numbers())
+        answered.await.ok().map(|text| text + &self.access.metrics())
     }
 }
 
-/// All that clients can ask, behind the guard.
-fn app(desk: Desk) -> axum::Router {
-    let guard = desk.guard.clone();
+/// The whole API, behind access control.
+fn app(core: CoreHandle) -> axum::Router {
+    let access = core.access.clone();
     let api =
-        GatesServer::new(grpc::Api(desk.clone())).max_decoding_message_size(guard.message_bytes());
-    let operators = OperatorsServer::new(grpc::Api(desk.clone()))
-        .max_decoding_message_size(guard.message_bytes());
+        GatesServer::new(grpc::Api(core.clone())).max_decoding_message_size(access.message_bytes());
+    let operators = OperatorsServer::new(grpc::Api(core.clone()))
+        .max_decoding_message_size(access.message_bytes());
     let app = tonic::service::Routes::new(api).add_service(operators).into_axum_router();
-    let app = app.merge(http::routes(desk.clone())).merge(operators::http::routes(desk));
-    // gRPC's own answer to a path that is not there is 200 with an empty body, which curl takes for
+    let app = app.merge(http::routes(core.clone())).merge(operators::http::routes(core));
+    // The default reply of gRPC to an unknown path is 200 with an empty body, which curl takes for
     // success.
-    app.fallback(http::nowhere).layer(axum::middleware::from_fn_with_state(guard, guard::identify))
+    app.fallback(http::not_found)
+        .layer(axum::middleware::from_fn_with_state(access, access::identify))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use kgate_core::Incarnation;
 
 use super::Config;
-use crate::serve::guard::Guard;
+use crate::serve::access::AccessControl;
 
 /// The blocks of a document that are whole configurations: they say where nodes are, or how this
 /// one joins.
@@ -20,7 +20,7 @@ fn configurations(document: &str) -> impl Iterator<Item = &str> {
 fn starts(text: &str) -> Result<(), String> {
     let config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
     config.settings(Incarnation(0), 0).map_err(|error| error.to_string())?;
-    Guard::new(&config).map(drop).map_err(|error| error.to_string())
+    AccessControl::new(&config).map(drop).map_err(|error| error.to_string())
 }
 
 /// A node starts with each configuration that docs/ and the module docs of `config.rs` show; the

@@ -1,22 +1,22 @@
-//! Who may do what: the `[[allow]]` list of a node's configuration.
+//! Authorisation: the `[[allow]]` list of a node's configuration.
 //!
 //! ```toml
 //! [[allow]]
-//! client = "ci-*"                # whose certificate tolerates the name client-ci-<anything>.<cluster>
-//! gates = ["build/", "gpu"]      # all gates whose names begin with build/, and the gate gpu
-//! may = ["acquire"]              # who may acquire may also see
+//! client = "ci-*"                # certificates with the name client-ci-*.CLUSTER
+//! gates = ["build/", "gpu"]      # all gates below build/, and the gate gpu
+//! may = ["acquire"]              # includes see
 //!
 //! [[allow]]
-//! token = "9f86d081884c7d65…"    # whoever shows the token with this SHA-256
-//! may = ["see"]                  # no `gates`: all of them
+//! token = "9f86d081884c7d65…"    # the SHA-256 of a token
+//! may = ["see"]                  # no `gates`: all gates
 //!
 //! [[allow]]
-//! user = "root"                  # by the Unix socket, as the kernel says
+//! user = "root"                  # a user of the Unix socket, as the kernel reports it
 //! may = ["acquire", "see", "operate"]
 //! ```
 //!
-//! An entry gives, none takes away: somebody may what any entry that names it allows. Without any
-//! entry everybody who can connect may everything. Nothing here reads a clock, a socket or a file.
+//! Entries only allow: a client has the rights of all entries that match it. With an empty list
+//! every client that can connect has all rights. This module reads no clock, socket or file.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,17 +24,17 @@ use std::net::IpAddr;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 
-/// Who somebody is, by what it has shown.
+/// The identity of a client, from its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
-    /// The name in its certificate.
+    /// The client name in its certificate.
     Certificate(String),
-    /// A token, by its hash: the token itself is nowhere.
+    /// The SHA-256 of its token; the token itself is not stored.
     Token([u8; 32]),
     /// The user at the other end of a Unix socket.
     User(u32),
-    /// It has shown nothing; this is where it is.
-    Stranger(IpAddr),
+    /// No credentials; its address.
+    Anonymous(IpAddr),
 }
 
 impl fmt::Display for Identity {
@@ -43,31 +43,31 @@ impl fmt::Display for Identity {
             Self::Certificate(name) => write!(f, "client {name}"),
             Self::Token(hash) => write!(f, "the token with SHA-256 {}..", hexadecimal(&hash[..4])),
             Self::User(user) => write!(f, "user {user}"),
-            Self::Stranger(address) => {
-                write!(f, "somebody at {address} without certificate or token")
+            Self::Anonymous(address) => {
+                write!(f, "client at {address} without certificate or token")
             }
         }
     }
 }
 
-/// What somebody wants to do.
+/// What an operation requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need<'g> {
-    /// Ask for permits of a gate, and make it if there is none.
+pub enum Privilege<'g> {
+    /// Acquire permits of a gate, and create the gate.
     Acquire(&'g str),
-    /// See who holds and who waits at a gate.
+    /// See the holders and the queue of a gate.
     See(&'g str),
-    /// See those gates that it may see, if there are any such.
+    /// See at least one gate; the reply is restricted to the gates that the client may see.
     SeeSome,
-    /// See everything: the numbers of the node.
+    /// See everything: metrics, members, timing.
     SeeAll,
-    /// Change a gate: its k, its policy, who holds it.
+    /// Change a gate: its k and its policy.
     Operate(&'g str),
-    /// Change the cluster: its members.
+    /// Change the cluster: members, evictions.
     OperateAll,
 }
 
-impl<'g> Need<'g> {
+impl<'g> Privilege<'g> {
     fn right(self) -> Right {
         match self {
             Self::Acquire(_) => Right::Acquire,
@@ -84,20 +84,20 @@ impl<'g> Need<'g> {
     }
 }
 
-/// A right, as it is written in `may`.
+/// A right in `may`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Right {
-    /// Ask for permits; see the same gates.
+    /// Acquire permits of the gates, and see them.
     Acquire,
-    /// See who holds and who waits.
+    /// See holders and queues.
     See,
     /// Change gates and members.
     Operate,
 }
 
 impl Right {
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",
             Self::See => "see",
@@ -106,8 +106,8 @@ impl Right {
     }
 }
 
-/// An `[[allow]]` of the configuration: one of `client`, `token`, `user`, `anyone`, and what it
-/// may.
+/// An entry `[[allow]]` of the configuration: one of `client`, `token`, `user`, `anyone`, and their
+/// rights.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allow {
@@ -132,9 +132,9 @@ pub struct Allow {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(untagged)]
 pub enum User {
-    /// By number.
+    /// The user ID.
     Number(u32),
-    /// By name.
+    /// The user name.
     Name(String),
 }
 
@@ -142,9 +142,9 @@ fn acquire() -> Vec<Right> {
     vec![Right::Acquire]
 }
 
-/// Whom an entry means.
+/// The clients that an entry matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Whom {
+enum Subject {
     Client(String),
     Token([u8; 32]),
     User(u32),
@@ -153,46 +153,84 @@ enum Whom {
 
 #[derive(Clone, Debug)]
 struct Rule {
-    whom: Whom,
+    subject: Subject,
     gates: Option<Vec<String>>,
     may: Vec<Right>,
 }
 
-/// The list, ready for use.
+/// The parsed list.
 #[derive(Clone, Debug, Default)]
 pub struct Policy(Vec<Rule>);
 
-/// Somebody may not.
+/// The list does not allow an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Denied(pub String);
+pub struct Denied(String);
+
+/// The list is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("[[allow]] number {entry}: {error}")]
+pub struct InvalidPolicy {
+    /// The position of the entry in the list, from 1.
+    pub entry: usize,
+    /// What is wrong with the entry.
+    pub error: InvalidEntry,
+}
+
+/// What is wrong with an `[[allow]]` entry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidEntry {
+    /// The entry names nobody, or several kinds of clients.
+    #[error("set exactly one of client, token, user and anyone = true")]
+    Subject,
+    /// The pattern of a client name is empty or has several `*`.
+    #[error("client = {0:?}: write a name with at most one `*`")]
+    Pattern(String),
+    /// The token is not a hash.
+    #[error(
+        "token must be the SHA-256 of the token, 64 hexadecimal digits, and never the token itself: \
+         `tr -d '\\n' < FILE | sha256sum` prints it"
+    )]
+    Token,
+    /// No user of this machine has the name.
+    #[error("no user {0:?} on this machine: write the user ID")]
+    User(String),
+    /// The entry gives no right.
+    #[error("may = [] allows nothing: write acquire, see or operate, or remove the entry")]
+    NoRight,
+    /// The entry matches no gate.
+    #[error("gates = [] matches no gate: remove `gates` to match all gates")]
+    NoGate,
+}
 
 impl Policy {
-    /// From the configuration; `number_of` finds a user of this machine. What makes no sense is
-    /// refused with its place in the list.
-    pub fn new(list: &[Allow], number_of: impl Fn(&str) -> Option<u32>) -> Result<Self, String> {
-        let rules = list.iter().zip(1..).map(|(allow, place)| {
-            rule(allow, &number_of).map_err(|why| format!("[[allow]] number {place}: {why}"))
+    /// Parses the entries of the configuration. `user_id` looks up a user of this machine.
+    pub fn new(
+        list: &[Allow],
+        user_id: impl Fn(&str) -> Option<u32>,
+    ) -> Result<Self, InvalidPolicy> {
+        let rules = list.iter().zip(1..).map(|(allow, entry)| {
+            rule(allow, &user_id).map_err(|error| InvalidPolicy { entry, error })
         });
         rules.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Nobody is named: everybody may everything.
+    /// Whether the list is empty: then every client has all rights.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Some are known by tokens, and need no certificate.
+    /// Whether some clients need no certificate, because they use tokens or anyone is allowed.
     pub fn has_tokens(&self) -> bool {
-        self.0.iter().any(|rule| matches!(rule.whom, Whom::Token(_) | Whom::Anyone))
+        self.0.iter().any(|rule| matches!(rule.subject, Subject::Token(_) | Subject::Anyone))
     }
 
-    /// Who shows this token. All hashes are compared, each to its end: time tells nothing.
+    /// The identity of a token. All hashes are compared completely, so that the time reveals nothing.
     pub fn bearer(&self, token: &str) -> Option<Identity> {
         let shown = digest(&SHA256, token.as_bytes());
         let mut known = None;
         for rule in &self.0 {
-            if let Whom::Token(hash) = &rule.whom
+            if let Subject::Token(hash) = &rule.subject
                 && same(hash, shown.as_ref())
             {
                 known = Some(Identity::Token(*hash));
@@ -201,49 +239,50 @@ impl Policy {
         known
     }
 
-    /// Whether somebody may do that; if not, who it is, what it wanted and what it would need.
-    pub fn authorise(&self, who: &Identity, need: Need<'_>) -> Result<(), Denied> {
-        if self.is_empty() || self.0.iter().any(|rule| rule.names(who) && rule.gives(need)) {
+    /// Checks that the list allows `need`. The error names the client, the operation and the entry
+    /// that would allow it.
+    pub fn authorise(&self, who: &Identity, need: Privilege<'_>) -> Result<(), Denied> {
+        if self.is_empty() || self.0.iter().any(|rule| rule.matches(who) && rule.allows(need)) {
             return Ok(());
         }
-        let right = need.right().word();
+        let right = need.right().name();
         let (what, gates) = match need.gate() {
-            None if need == Need::SeeSome => ("see any gate".to_owned(), String::new()),
-            Some(gate) => (format!("{right} `{gate}`"), format!("gates that cover {gate:?} and ")),
+            None if need == Privilege::SeeSome => ("see any gate".to_owned(), String::new()),
+            Some(gate) => (format!("{right} `{gate}`"), format!("gates that match {gate:?} and ")),
             None => (format!("{right} all gates"), "no `gates` and ".to_owned()),
         };
         Err(Denied(format!(
-            "{who} may not {what}: an [[allow]] of this node's configuration that names it must have {gates}may = [{right:?}]"
+            "permission denied: {who} may not {what}; an [[allow]] entry of this node that matches it must have {gates}may = [{right:?}]"
         )))
     }
 }
 
 impl Rule {
-    fn names(&self, who: &Identity) -> bool {
-        match (&self.whom, who) {
-            (Whom::Anyone, _) => true,
-            (Whom::Client(pattern), Identity::Certificate(name)) => fits(pattern, name),
-            (Whom::Token(hash), Identity::Token(shown)) => hash == shown,
-            (Whom::User(user), Identity::User(number)) => user == number,
-            (Whom::Client(_) | Whom::Token(_) | Whom::User(_), _) => false,
+    fn matches(&self, who: &Identity) -> bool {
+        match (&self.subject, who) {
+            (Subject::Anyone, _) => true,
+            (Subject::Client(pattern), Identity::Certificate(name)) => fits(pattern, name),
+            (Subject::Token(hash), Identity::Token(shown)) => hash == shown,
+            (Subject::User(user), Identity::User(number)) => user == number,
+            (Subject::Client(_) | Subject::Token(_) | Subject::User(_), _) => false,
         }
     }
 
-    fn gives(&self, need: Need<'_>) -> bool {
+    fn allows(&self, need: Privilege<'_>) -> bool {
         let right = self.may.iter().any(|right| match need.right() {
             Right::See => matches!(right, Right::See | Right::Acquire),
             wanted @ (Right::Acquire | Right::Operate) => *right == wanted,
         });
         let reaches = match (&self.gates, need.gate()) {
             (None, _) => true,
-            (Some(_), None) => need == Need::SeeSome,
+            (Some(_), None) => need == Privilege::SeeSome,
             (Some(gates), Some(wanted)) => gates.iter().any(|gate| covers(gate, wanted)),
         };
         right && reaches
     }
 }
 
-/// Whether the name of a gate in the list stands for that gate.
+/// Whether a gate name in the list matches a gate.
 fn covers(listed: &str, gate: &str) -> bool {
     match listed.strip_suffix('*') {
         Some(begins) => gate.starts_with(begins),
@@ -252,7 +291,7 @@ fn covers(listed: &str, gate: &str) -> bool {
     }
 }
 
-/// Whether a name fits a pattern with at most one `*`.
+/// Whether a name matches a pattern with at most one `*`.
 fn fits(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -264,47 +303,40 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-fn rule(allow: &Allow, number_of: &impl Fn(&str) -> Option<u32>) -> Result<Rule, String> {
+fn rule(allow: &Allow, user_id: &impl Fn(&str) -> Option<u32>) -> Result<Rule, InvalidEntry> {
     let Allow { client, token, user, anyone, gates, may } = allow;
-    let whom = match (client, token, user, anyone) {
+    let subject = match (client, token, user, anyone) {
         (Some(pattern), None, None, false) => {
             if pattern.is_empty() || pattern.matches('*').count() > 1 {
-                return Err(format!("client = {pattern:?} has a name in it, and at most one `*`"));
+                return Err(InvalidEntry::Pattern(pattern.clone()));
             }
-            Whom::Client(pattern.clone())
+            Subject::Client(pattern.clone())
         }
-        (None, Some(token), None, false) => Whom::Token(hash(token)?),
-        (None, None, Some(User::Number(user)), false) => Whom::User(*user),
+        (None, Some(token), None, false) => Subject::Token(hash(token)?),
+        (None, None, Some(User::Number(user)), false) => Subject::User(*user),
         (None, None, Some(User::Name(name)), false) => {
-            let none = || format!("there is no user {name:?} on this machine: write its number");
-            Whom::User(number_of(name).ok_or_else(none)?)
+            Subject::User(user_id(name).ok_or_else(|| InvalidEntry::User(name.clone()))?)
         }
-        (None, None, None, true) => Whom::Anyone,
-        _ => return Err("it needs exactly one of client, token, user and anyone = true".into()),
+        (None, None, None, true) => Subject::Anyone,
+        _ => return Err(InvalidEntry::Subject),
     };
     if may.is_empty() {
-        return Err(
-            "may = [] allows nothing: write acquire, see or operate, or leave the entry out".into(),
-        );
+        return Err(InvalidEntry::NoRight);
     }
     if gates.as_ref().is_some_and(Vec::is_empty) {
-        return Err("gates = [] names no gate: leave it out for all gates".into());
+        return Err(InvalidEntry::NoGate);
     }
-    Ok(Rule { whom, gates: gates.clone(), may: may.clone() })
+    Ok(Rule { subject, gates: gates.clone(), may: may.clone() })
 }
 
-fn hash(text: &str) -> Result<[u8; 32], String> {
-    let wrong = || {
-        "token is the SHA-256 of the token, 64 hexadecimal digits, and never the token itself: \
-         `tr -d '\\n' < FILE | sha256sum` prints it"
-            .to_owned()
-    };
+fn hash(text: &str) -> Result<[u8; 32], InvalidEntry> {
     if text.len() != 64 || !text.is_ascii() {
-        return Err(wrong());
+        return Err(InvalidEntry::Token);
     }
     let mut bytes = [0; 32];
     for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
+        *byte =
+            u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| InvalidEntry::Token)?;
     }
     Ok(bytes)
 }
@@ -313,7 +345,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// In a time that does not depend on where they differ.
+/// Compares in a time that does not depend on where the texts differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
 use kgate_api::v1;
-use kgate_api::v1::client_message::Message as Said;
+use kgate_api::v1::client_message::Message as Received;
 use kgate_api::v1::gates_server::Gates;
-use kgate_api::v1::server_message::Message as Say;
+use kgate_api::v1::server_message::Message as Sent;
 use kgate_control::state::{PermitId, Policy};
 use kgate_control::timing::Timing;
 use kgate_core::Span;
@@ -15,38 +15,38 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::Desk;
-use super::authorisation::{Identity, Need};
+use super::CoreHandle;
+use super::authorisation::{Identity, Privilege};
+use super::client_stream::ClientStream;
 use super::error::ApiError;
-use super::visit::Visit;
 use crate::core::{
     AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Process,
     Secret, ServerMessage, SessionId,
 };
 use crate::shell::Command;
 
-/// The service.
+/// The implementation of both services.
 #[derive(Debug)]
-pub(crate) struct Api(pub(super) Desk);
+pub(crate) struct Api(pub(super) CoreHandle);
 
 type Boxed<T> = std::pin::Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Whether somebody speaks gRPC, and wants to be answered so.
+/// Whether a request is gRPC, so that its error must be too.
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// Who asks, as the guard has found out.
+/// The identity of the client, which `access::identify` has added.
 pub(super) fn caller<T>(request: &Request<T>) -> Identity {
-    request.extensions().get::<Identity>().cloned().expect("the guard has let it in")
+    request.extensions().get::<Identity>().cloned().expect("`identify` adds it to each request")
 }
 
-/// Whether somebody may see one gate; of all, it is shown those that it may, and who may see none
-/// is told so.
-fn may_see(desk: &Desk, who: &Identity, gate: Option<&str>) -> Result<(), Status> {
-    Ok(desk.guard.authorise(who, gate.map_or(Need::SeeSome, Need::See))?)
+/// Checks that the client may see a gate. The status of all gates is restricted to those that the
+/// client may see; a client that may see none is refused.
+fn may_see(core: &CoreHandle, who: &Identity, gate: Option<&str>) -> Result<(), Status> {
+    Ok(core.access.authorise(who, gate.map_or(Privilege::SeeSome, Privilege::See))?)
 }
 
 #[tonic::async_trait]
@@ -58,16 +58,16 @@ impl Gates for Api {
         &self,
         request: Request<Streaming<v1::ClientMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let desk = self.0.clone();
-        let visit = Visit::begin(desk.guard.clone(), caller(&request))?;
-        let (client, also, told) = desk.open().await.ok_or_else(ApiError::stopped)?;
-        let (node, timing) = (desk.node, desk.timing);
-        tokio::spawn(listen(desk, visit.clone(), client, also, request.into_inner()));
-        let tells = ReceiverStream::new(told).map(move |tell| {
-            visit.tells(&tell);
-            Ok(v1::ServerMessage { message: Some(say(tell, node, timing)) })
+        let core = self.0.clone();
+        let client_stream = ClientStream::open(core.access.clone(), caller(&request))?;
+        let (client, replies, from_core) = core.open().await.ok_or_else(ApiError::stopped)?;
+        let (node, timing) = (core.node, core.timing);
+        tokio::spawn(receive(core, client_stream.clone(), client, replies, request.into_inner()));
+        let messages = ReceiverStream::new(from_core).map(move |message| {
+            client_stream.on_reply(&message);
+            Ok(v1::ServerMessage { message: Some(encode(message, node, timing)) })
         });
-        Ok(Response::new(Box::pin(tells)))
+        Ok(Response::new(Box::pin(messages)))
     }
 
     async fn status(
@@ -77,7 +77,7 @@ impl Gates for Api {
         let who = caller(&request);
         let gate = request.into_inner().gate;
         may_see(&self.0, &who, gate.as_deref())?;
-        Ok(Response::new(self.0.show(&who, gate).await.ok_or_else(ApiError::stopped)?))
+        Ok(Response::new(self.0.status(&who, gate).await.ok_or_else(ApiError::stopped)?))
     }
 
     async fn watch(
@@ -86,10 +86,10 @@ impl Gates for Api {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (replies, stream) = mpsc::channel(1);
         let who = caller(&request);
-        let (desk, gate) = (self.0.clone(), request.into_inner().gate);
-        may_see(&desk, &who, gate.as_deref())?;
+        let (core, gate) = (self.0.clone(), request.into_inner().gate);
+        may_see(&core, &who, gate.as_deref())?;
         tokio::spawn(async move {
-            desk.watch(&who, gate, |reply| {
+            core.watch(&who, gate, |reply| {
                 let replies = replies.clone();
                 async move { replies.send(Ok(reply)).await.is_ok() }
             })
@@ -99,23 +99,23 @@ impl Gates for Api {
     }
 }
 
-/// Hands on what a client says, until it says nothing more.
-async fn listen(
-    desk: Desk,
-    visit: Arc<Visit>,
+/// Passes the messages of a client to the core until the stream ends.
+async fn receive(
+    core: CoreHandle,
+    client_stream: Arc<ClientStream>,
     client: ClientId,
-    also: mpsc::WeakSender<ServerMessage>,
+    replies: mpsc::WeakSender<ServerMessage>,
     mut stream: Streaming<v1::ClientMessage>,
 ) {
     loop {
-        let ask = match stream.message().await {
+        let message = match stream.message().await {
             Ok(Some(v1::ClientMessage { message })) => message,
             Ok(None) => break,
             Err(status) => {
-                if let Some(refusal) = desk.guard.too_long(&status)
-                    && let Some(tells) = also.upgrade()
+                if let Some(refusal) = core.access.too_long(&status)
+                    && let Some(replies) = replies.upgrade()
                 {
-                    let _ = tells
+                    let _ = replies
                         .send(ServerMessage::Closed {
                             code: refusal.code,
                             message: refusal.message,
@@ -125,32 +125,32 @@ async fn listen(
                 break;
             }
         };
-        visit.pace().await;
-        let Some(said) = ask else { continue };
-        let mut ask = heard(said);
-        if let Err((number, refusal)) = visit.hears(&mut ask) {
-            let Some(tells) = also.upgrade() else { break };
+        client_stream.pace().await;
+        let Some(message) = message else { continue };
+        let mut message = decode(message);
+        if let Err((number, refusal)) = client_stream.admit(&mut message) {
+            let Some(replies) = replies.upgrade() else { break };
             let refused =
                 ServerMessage::Refused { number, code: refusal.code, message: refusal.message };
-            if tells.send(refused).await.is_err() {
+            if replies.send(refused).await.is_err() {
                 break;
             }
-        } else if !desk.send(Command::Client(client, ask)).await {
+        } else if !core.send(Command::Client(client, message)).await {
             break;
         }
     }
-    desk.send(Command::Gone(client)).await;
-    visit.end();
+    core.send(Command::Gone(client)).await;
+    client_stream.close();
 }
 
-fn heard(said: Said) -> ClientMessage {
-    match said {
-        Said::Hello(v1::Hello { process, session_id, secret }) => {
+fn decode(message: Received) -> ClientMessage {
+    match message {
+        Received::Hello(v1::Hello { process, session_id, secret }) => {
             let secret = secret_of(&secret).unwrap_or(Secret::NONE);
             let resume = session_id.map(|session| (SessionId(session), secret));
             ClientMessage::Hello { process: process_of(process), resume, secret: new_secret() }
         }
-        Said::Acquire(v1::Acquire {
+        Received::Acquire(v1::Acquire {
             request_id: number,
             gate,
             weight,
@@ -175,7 +175,7 @@ fn heard(said: Said) -> ClientMessage {
                 },
             },
         },
-        Said::PermitCommand(v1::PermitCommand {
+        Received::PermitCommand(v1::PermitCommand {
             request_id: number,
             permit_id: permit,
             secret,
@@ -186,19 +186,21 @@ fn heard(said: Said) -> ClientMessage {
             secret: secret_of(&secret).unwrap_or(Secret::NONE),
             command: if release { PermitCommand::Release } else { PermitCommand::Renew },
         },
-        Said::Withdraw(v1::Withdraw { request_id: number }) => ClientMessage::Withdraw { number },
-        Said::Release(v1::Release { request_id: number }) => ClientMessage::Release { number },
-        Said::Renew(v1::Renew { sequence }) => ClientMessage::Renew { sequence },
-        Said::EndSession(v1::EndSession {}) => ClientMessage::Bye,
+        Received::Withdraw(v1::Withdraw { request_id: number }) => {
+            ClientMessage::Withdraw { number }
+        }
+        Received::Release(v1::Release { request_id: number }) => ClientMessage::Release { number },
+        Received::Renew(v1::Renew { sequence }) => ClientMessage::Renew { sequence },
+        Received::EndSession(v1::EndSession {}) => ClientMessage::Bye,
     }
 }
 
-/// The secret that a client shows, if it is one.
+/// The secret in a message; none unless it has 16 bytes.
 fn secret_of(bytes: &[u8]) -> Option<Secret> {
     <[u8; 16]>::try_from(bytes).ok().map(|bytes| Secret(u128::from_be_bytes(bytes)))
 }
 
-/// The policy that a client wants, if it says so.
+/// The policy in a request; none if unspecified.
 pub(super) fn policy_of(policy: i32) -> Option<Policy> {
     match v1::Policy::try_from(policy) {
         Ok(v1::Policy::Lease) => Some(Policy::Lease),
@@ -207,7 +209,7 @@ pub(super) fn policy_of(policy: i32) -> Option<Policy> {
     }
 }
 
-/// The same as it is told.
+/// The policy in a reply.
 pub(super) fn policy(policy: Policy) -> v1::Policy {
     match policy {
         Policy::Lease => v1::Policy::Lease,
@@ -215,14 +217,14 @@ pub(super) fn policy(policy: Policy) -> v1::Policy {
     }
 }
 
-fn kept_of(kept: DurableGrant) -> v1::DurablePermit {
-    v1::DurablePermit { permit_id: kept.permit.0, ttl_ns: kept.ttl.map(|span| span.0) }
+fn durable_permit(grant: DurableGrant) -> v1::DurablePermit {
+    v1::DurablePermit { permit_id: grant.permit.0, ttl_ns: grant.ttl.map(|span| span.0) }
 }
 
-/// A secret that nobody can guess.
+/// A random secret.
 pub(super) fn new_secret() -> Secret {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the system has random bytes");
+    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
     Secret(u128::from_be_bytes(bytes))
 }
 
@@ -231,50 +233,54 @@ fn process_of(process: Option<v1::Process>) -> Process {
     Process { pid, host, user, command }
 }
 
-fn say(tell: ServerMessage, node: u32, timing: Option<Timing>) -> Say {
-    match tell {
-        ServerMessage::Welcome { session, secret, valid_for, holds } => Say::Welcome(v1::Welcome {
-            session_id: session.0,
-            secret: secret.0.to_be_bytes().to_vec(),
-            node,
-            valid_for_ns: valid_for.map(|span| span.0),
-            held_request_ids: holds,
-            lease_ns: timing.map(|timing| timing.lease.0),
-            renew_every_ns: timing.map(|timing| timing.session_ping.0),
-            stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
-            kill_ns: timing.map(|timing| timing.kill.0),
-        }),
-        ServerMessage::PermitRenewed { number, durable: kept } => {
-            Say::PermitRenewed(v1::PermitRenewed {
-                request_id: number,
-                permit: Some(kept_of(kept)),
+fn encode(message: ServerMessage, node: u32, timing: Option<Timing>) -> Sent {
+    match message {
+        ServerMessage::Welcome { session, secret, valid_for, holds } => {
+            Sent::Welcome(v1::Welcome {
+                session_id: session.0,
+                secret: secret.0.to_be_bytes().to_vec(),
+                node,
+                valid_for_ns: valid_for.map(|span| span.0),
+                held_request_ids: holds,
+                lease_ns: timing.map(|timing| timing.lease.0),
+                renew_every_ns: timing.map(|timing| timing.session_ping.0),
+                stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
+                kill_ns: timing.map(|timing| timing.kill.0),
             })
         }
-        ServerMessage::Granted { number, slots, fence, k, durable: kept } => {
+        ServerMessage::PermitRenewed { number, durable: grant } => {
+            Sent::PermitRenewed(v1::PermitRenewed {
+                request_id: number,
+                permit: Some(durable_permit(grant)),
+            })
+        }
+        ServerMessage::Granted { number, slots, fence, k, durable: grant } => {
             let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
-            Say::Granted(v1::Granted {
+            Sent::Granted(v1::Granted {
                 request_id: number,
                 slots,
                 fence,
                 k,
-                durable: kept.map(kept_of),
+                durable: grant.map(durable_permit),
             })
         }
         ServerMessage::Refused { number, code: why, message: text } => {
-            Say::Refused(v1::Refused { request_id: number, code: why.into(), message: text })
+            Sent::Refused(v1::Refused { request_id: number, code: why.into(), message: text })
         }
         ServerMessage::Lost { number, message: text } => {
-            Say::Lost(v1::Lost { request_id: number, message: text })
+            Sent::Lost(v1::Lost { request_id: number, message: text })
         }
-        ServerMessage::Withdrawn { number } => Say::Withdrawn(v1::Withdrawn { request_id: number }),
+        ServerMessage::Withdrawn { number } => {
+            Sent::Withdrawn(v1::Withdrawn { request_id: number })
+        }
         ServerMessage::Released { number, was_gone } => {
-            Say::Released(v1::Released { request_id: number, was_gone })
+            Sent::Released(v1::Released { request_id: number, was_gone })
         }
         ServerMessage::Renewed { sequence, valid_for } => {
-            Say::Renewed(v1::Renewed { sequence, valid_for_ns: valid_for.map(|span| span.0) })
+            Sent::Renewed(v1::Renewed { sequence, valid_for_ns: valid_for.map(|span| span.0) })
         }
         ServerMessage::Closed { code: why, message: text } => {
-            Say::Closed(v1::Closed { code: why.into(), message: text })
+            Sent::Closed(v1::Closed { code: why.into(), message: text })
         }
     }
 }

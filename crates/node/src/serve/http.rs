@@ -1,15 +1,17 @@
-//! HTTP and JSON, for people with curl and for machines that watch machines.
+//! The API over HTTP and JSON, for curl, load balancers and monitoring. Each error is a JSON object
+//! `{code, message}`.
 //!
 //! ```text
 //! GET  /healthz                      200 while the process runs
-//! GET  /readyz                       200 while this node can grant; otherwise 503 and why not
-//! GET  /metrics                      Prometheus' text form
-//! GET  /v1/status                    all gates: who holds what, who waits
+//! GET  /readyz                       200 while this node can grant permits; otherwise 503 with the reason
+//! GET  /metrics                      Prometheus' text format
+//! GET  /v1/status                    all gates: holders and queues
 //! GET  /v1/gates/NAME                one gate
-//! GET  /v1/gates/NAME/explain        why somebody waits, in sentences
-//! GET  /v1/watch                     a line of JSON whenever something has changed
-//! PUT  /v1/gates/NAME/hold?k=&weight=   a permit for as long as the request's body goes on: each line renews it, the line `release` gives it back
-//! POST /v1/gates/NAME/permits?ttl=   a permit that the log holds; /v1/permits/ID to renew it and to give it back (`permits.rs`)
+//! GET  /v1/gates/NAME/explain        why requests wait, in sentences
+//! GET  /v1/watch                     one line of JSON now and after each change
+//! PUT  /v1/gates/NAME/hold?k=&weight=   a permit as long as the request body lasts: each line renews
+//!                                    it, the line `release` releases it
+//! POST /v1/gates/NAME/permits?ttl_ms=   a durable permit; see `durable.rs`
 //! ```
 
 use std::convert::Infallible;
@@ -29,28 +31,28 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::authorisation::{Identity, Need};
+use super::authorisation::{Identity, Privilege};
+use super::client_stream::ClientStream;
 use super::error::ApiError;
-use super::visit::Visit;
-use super::{Desk, grpc, permits};
+use super::{CoreHandle, durable, grpc};
 use crate::core::{AcquireRequest, ClientMessage, DurableOptions, Process, ServerMessage};
 use crate::shell::Command;
 
-pub(super) fn routes(desk: Desk) -> Router {
+pub(super) fn routes(core: CoreHandle) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .route("/v1/watch", get(watch))
-        .route("/v1/gates/{*name}", get(gate).put(hold).post(permits::acquire))
-        .route("/v1/permits/{id}/renew", post(permits::renew))
-        .route("/v1/permits/{id}", delete(permits::release))
+        .route("/v1/gates/{*name}", get(gate).put(hold).post(durable::acquire))
+        .route("/v1/permits/{id}/renew", post(durable::renew))
+        .route("/v1/permits/{id}", delete(durable::release))
         .route("/v1/hold/{*name}", put(hold))
-        .with_state(desk)
+        .with_state(core)
 }
 
-/// For whoever asks for something else.
+/// The paths, for the reply to an unknown one.
 const PATHS: &str = "\
 GET    /healthz
 GET    /readyz
@@ -73,54 +75,55 @@ POST   /v1/set/NAME
 GET    /v1/timing
 ";
 
-/// No path of ours.
-pub(super) async fn nowhere(request: Request) -> Response {
+/// The reply to an unknown path.
+pub(super) async fn not_found(request: Request) -> Response {
     if grpc::is_grpc(request.headers()) {
-        return tonic::Status::unimplemented("this node has no such service").into_http();
+        return tonic::Status::unimplemented("unknown service or method").into_http();
     }
-    let text = format!("there is no {} at this node: there are\n{PATHS}", request.uri().path());
-    (StatusCode::NOT_FOUND, text).into_response()
+    let message = format!("unknown path {}; known paths:\n{PATHS}", request.uri().path());
+    let body = json::error(ErrorCode::BadRequest, &message);
+    (StatusCode::NOT_FOUND, axum::Json(body)).into_response()
 }
 
 async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Open to whoever can connect, as balancers and probes have no rights of their own.
-async fn readyz(State(desk): State<Desk>) -> Response {
-    match desk.unready().await {
+/// Needs no right: load balancers and probes have none.
+async fn readyz(State(core): State<CoreHandle>) -> Response {
+    match core.unready().await {
         None => "ready\n".into_response(),
         Some(why) => {
-            let message = format!("node {} grants nothing now: {why}", desk.node);
+            let message = format!("node {} grants nothing now: {why}", core.node);
             ApiError::new(ErrorCode::NoQuorum, message).into_response()
         }
     }
 }
 
-async fn metrics(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Response {
-    if let Err(refusal) = desk.guard.authorise(&who, Need::SeeAll) {
+async fn metrics(State(core): State<CoreHandle>, Extension(who): Extension<Identity>) -> Response {
+    if let Err(refusal) = core.access.authorise(&who, Privilege::SeeAll) {
         return refusal.into_response();
     }
-    match desk.numbers().await {
+    match core.metrics().await {
         Some(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         None => ApiError::stopped().into_response(),
     }
 }
 
-async fn status(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Response {
-    if let Err(refusal) = desk.guard.authorise(&who, Need::SeeSome) {
+async fn status(State(core): State<CoreHandle>, Extension(who): Extension<Identity>) -> Response {
+    if let Err(refusal) = core.access.authorise(&who, Privilege::SeeSome) {
         return refusal.into_response();
     }
-    let reply = desk.show(&who, None).await;
+    let reply = core.status(&who, None).await;
     match reply {
         Some(reply) => axum::Json(json::status(&reply)).into_response(),
         None => ApiError::stopped().into_response(),
     }
 }
 
-/// `NAME`, or `NAME/explain`: names of gates may have slashes.
+/// `NAME` or `NAME/explain`. Gate names may contain slashes.
 async fn gate(
-    State(desk): State<Desk>,
+    State(core): State<CoreHandle>,
     Extension(who): Extension<Identity>,
     Path(path): Path<String>,
 ) -> Response {
@@ -128,27 +131,26 @@ async fn gate(
         Some(name) => (name.to_owned(), true),
         None => (path, false),
     };
-    if let Err(refusal) = desk.guard.authorise(&who, Need::See(&name)) {
+    if let Err(refusal) = core.access.authorise(&who, Privilege::See(&name)) {
         return refusal.into_response();
     }
-    let Some(reply) = desk.show(&who, Some(name.clone())).await else {
+    let Some(reply) = core.status(&who, Some(name.clone())).await else {
         return ApiError::stopped().into_response();
     };
     match reply.gates.first() {
-        None => ApiError::new(ErrorCode::GateNotFound, format!("there is no gate `{name}`"))
-            .into_response(),
+        None => ApiError::new(ErrorCode::GateNotFound, format!("no gate `{name}`")).into_response(),
         Some(gate) if explains => explain(&reply, gate).into_response(),
         Some(gate) => axum::Json(json::gate(gate)).into_response(),
     }
 }
 
-async fn watch(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Response {
-    if let Err(refusal) = desk.guard.authorise(&who, Need::SeeSome) {
+async fn watch(State(core): State<CoreHandle>, Extension(who): Extension<Identity>) -> Response {
+    if let Err(refusal) = core.access.authorise(&who, Privilege::SeeSome) {
         return refusal.into_response();
     }
     let (lines, stream) = mpsc::channel(1);
     tokio::spawn(async move {
-        desk.watch(&who, None, |reply| {
+        core.watch(&who, None, |reply| {
             let lines = lines.clone();
             async move { lines.send(line(&json::status(&reply))).await.is_ok() }
         })
@@ -167,7 +169,7 @@ fn streamed(stream: mpsc::Receiver<Result<Bytes, Infallible>>) -> Response {
 }
 
 #[derive(Debug, Deserialize)]
-struct Wish {
+struct HoldOptions {
     k: Option<u32>,
     weight: Option<u32>,
     #[serde(default)]
@@ -175,15 +177,15 @@ struct Wish {
 }
 
 async fn hold(
-    State(desk): State<Desk>,
+    State(core): State<CoreHandle>,
     Extension(who): Extension<Identity>,
     Path(path): Path<String>,
-    Query(wish): Query<Wish>,
+    Query(options): Query<HoldOptions>,
     body: Body,
 ) -> Response {
     let gate = path.strip_suffix("/hold").unwrap_or(&path).to_owned();
-    let visit = match Visit::begin(desk.guard.clone(), who) {
-        Ok(visit) => visit,
+    let client_stream = match ClientStream::open(core.access.clone(), who) {
+        Ok(client_stream) => client_stream,
         Err(refusal) => return refusal.into_response(),
     };
     let process = Process { command: "HTTP".into(), ..Process::default() };
@@ -192,29 +194,29 @@ async fn hold(
         number: 0,
         request: AcquireRequest {
             gate,
-            weight: wish.weight.unwrap_or(1),
-            k: wish.k,
-            wait: !wish.no_wait,
+            weight: options.weight.unwrap_or(1),
+            k: options.k,
+            wait: !options.no_wait,
             process: None,
             durable: DurableOptions::default(),
         },
     };
-    for ask in [&mut hello, &mut acquire] {
-        if let Err((_, refusal)) = visit.hears(ask) {
+    for message in [&mut hello, &mut acquire] {
+        if let Err((_, refusal)) = client_stream.admit(message) {
             return refusal.into_response();
         }
     }
-    let Some((client, _, mut told)) = desk.open().await else {
+    let Some((client, _, mut replies)) = core.open().await else {
         return ApiError::stopped().into_response();
     };
-    desk.send(Command::Client(client, hello)).await;
-    desk.send(Command::Client(client, acquire)).await;
-    tokio::spawn(renew(desk.clone(), visit.clone(), client, body));
+    core.send(Command::Client(client, hello)).await;
+    core.send(Command::Client(client, acquire)).await;
+    tokio::spawn(renew(core.clone(), client_stream.clone(), client, body));
     let (lines, stream) = mpsc::channel(16);
     tokio::spawn(async move {
-        while let Some(tell) = told.recv().await {
-            visit.tells(&tell);
-            let Some(value) = shown(&tell) else { continue };
+        while let Some(reply) = replies.recv().await {
+            client_stream.on_reply(&reply);
+            let Some(value) = to_json(&reply) else { continue };
             if lines.send(line(&value)).await.is_err() {
                 return;
             }
@@ -223,28 +225,34 @@ async fn hold(
     streamed(stream)
 }
 
-/// Each piece of the body says that the client is there; its end says nothing, and the session runs
-/// out by itself.
-async fn renew(desk: Desk, visit: Arc<Visit>, client: crate::core::ClientId, body: Body) {
-    let mut pieces = body.into_data_stream();
+/// Each chunk of the request body renews the session; the line `release` ends it. The end of the body
+/// does not: then the session expires.
+async fn renew(
+    core: CoreHandle,
+    client_stream: Arc<ClientStream>,
+    client: crate::core::ClientId,
+    body: Body,
+) {
+    let mut chunks = body.into_data_stream();
     let mut sequence = 0;
-    while let Some(Ok(piece)) = pieces.next().await {
-        visit.pace().await;
+    while let Some(Ok(chunk)) = chunks.next().await {
+        client_stream.pace().await;
         sequence += 1;
         let released =
-            piece.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"release");
-        let mut ask = if released { ClientMessage::Bye } else { ClientMessage::Renew { sequence } };
-        let _never_refused = visit.hears(&mut ask);
-        if !desk.send(Command::Client(client, ask)).await || released {
-            return visit.end();
+            chunk.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"release");
+        let mut message =
+            if released { ClientMessage::Bye } else { ClientMessage::Renew { sequence } };
+        let _never_refused = client_stream.admit(&mut message);
+        if !core.send(Command::Client(client, message)).await || released {
+            return client_stream.close();
         }
     }
-    desk.send(Command::Gone(client)).await;
-    visit.end();
+    core.send(Command::Gone(client)).await;
+    client_stream.close();
 }
 
-fn shown(tell: &ServerMessage) -> Option<serde_json::Value> {
-    match tell {
+fn to_json(reply: &ServerMessage) -> Option<serde_json::Value> {
+    match reply {
         ServerMessage::Granted { slots, fence, k, .. } => {
             let fence = fence.map(|fence| format!("{:032x}", fence.0));
             Some(json!({ "granted": { "slots": slots, "fence": fence, "k": k } }))

@@ -1,18 +1,18 @@
-//! What one client may use of a node at once: sessions, waiting requests, connections, requests a
-//! second.
+//! Quotas of one client: sessions, waiting requests, connections, requests per second.
 //!
 //! ```toml
-//! [limits]                        # of each certificate, token, user or address by itself
+//! [limits]                        # per certificate, token, user or address
 //! sessions = 20_000
 //! waiting = 50_000
 //! connections = 10_000
-//! requests_per_second = 20_000    # 0: as many as it likes
+//! requests_per_second = 20_000    # 0: no limit
 //! burst = 40_000
-//! message_bytes = 65_536          # the longest message that is read
+//! message_bytes = 65_536          # maximum size of a message
 //! ```
 //!
-//! What gives back is never refused, or a client could neither renew nor release what it holds:
-//! only what asks for more is. Here is no clock: whoever calls says the time.
+//! Only messages that ask for more resources are refused; renewals and releases never are, so that a
+//! client can always keep or release what it holds. This module reads no clock: callers pass the
+//! time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,17 +53,18 @@ impl Default for Limits {
     }
 }
 
-/// A bucket of tokens, as the one instant up to which what was taken has been paid for (GCRA).
+/// A token bucket in the form of GCRA: one instant, up to which the requests so far have used the
+/// rate.
 ///
-/// Each request costs one interval; whoever would be more than a burst of intervals ahead of the
-/// clock is too early.
+/// Each request moves the instant by one interval. A request that would move it more than a burst
+/// of intervals ahead of the clock is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     paid_until: Time,
 }
 
 impl Bucket {
-    /// Takes one, or says in how long there will be one.
+    /// Takes one token. The error is the time until one is available.
     pub fn take(&mut self, now: Time, per_second: u32, burst: u32) -> Result<(), Span> {
         if per_second == 0 {
             return Ok(());
@@ -71,9 +72,9 @@ impl Bucket {
         let each = Span((1_000_000_000 / u64::from(per_second)).max(1));
         let begins = self.paid_until.max(now);
         let ahead = begins.since(now) + each;
-        let most = each.times(u64::from(burst.max(1)));
-        if ahead > most {
-            return Err(Span(ahead.0 - most.0));
+        let max = each.times(u64::from(burst.max(1)));
+        if ahead > max {
+            return Err(Span(ahead.0 - max.0));
         }
         self.paid_until = begins + each;
         Ok(())
@@ -84,7 +85,7 @@ impl Bucket {
     }
 }
 
-/// What is counted.
+/// A resource that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Sessions.
@@ -95,46 +96,46 @@ pub enum Kind {
     Connection,
 }
 
-/// What one client uses.
+/// The resources of one client.
 #[derive(Debug, Default)]
 struct Account {
     used: [usize; 3],
     bucket: Bucket,
 }
 
-/// A client would use too much.
+/// A client has exhausted a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TooMuch {
-    /// Of this, with the limit.
-    Of(Kind, usize),
-    /// Requests a second; in so long it may ask again.
-    Fast(Span, u32),
+pub enum QuotaExceeded {
+    /// The maximum number of these resources.
+    Count(Kind, usize),
+    /// The maximum rate: the time until a retry succeeds, and the rate per second.
+    Rate(Span, u32),
 }
 
-impl TooMuch {
-    /// For people: whose limit, which, and what to do.
-    pub fn text(&self, who: &Identity) -> String {
-        let (what, field, most) = match self {
-            Self::Of(Kind::Session, most) => ("sessions", "sessions", *most),
-            Self::Of(Kind::Waiting, most) => ("requests that wait", "waiting", *most),
-            Self::Of(Kind::Connection, most) => ("connections", "connections", *most),
-            Self::Fast(again, rate) => {
-                let wait = again.0.div_ceil(1_000_000);
+impl QuotaExceeded {
+    /// The message for the client: whose quota, which one, and what to do.
+    pub fn message(&self, who: &Identity) -> String {
+        let (what, field, max) = match self {
+            Self::Count(Kind::Session, max) => ("sessions", "sessions", *max),
+            Self::Count(Kind::Waiting, max) => ("waiting requests", "waiting", *max),
+            Self::Count(Kind::Connection, max) => ("connections", "connections", *max),
+            Self::Rate(retry, rate) => {
+                let wait = retry.0.div_ceil(1_000_000);
                 return format!(
-                    "{who} asks more than {rate} times a second: ask again in {wait} ms, or raise requests_per_second in [limits] of this node"
+                    "{who} exceeds {rate} requests per second: retry in {wait} ms, or raise requests_per_second in [limits] of this node"
                 );
             }
         };
         format!(
-            "{who} has {most} {what}, its most: end some, or raise {field} in [limits] of this node"
+            "{who} has reached its limit of {max} {what}: end some, or raise {field} in [limits] of this node"
         )
     }
 }
 
-/// So many idle accounts are kept before they are cleared away.
-const IDLE: usize = 1024;
+/// Number of accounts at which unused ones are removed.
+const SWEEP_AT: usize = 1024;
 
-/// What all clients use.
+/// The resources of all clients.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     limits: Limits,
@@ -142,19 +143,19 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Nobody uses anything.
+    /// No client uses anything.
     pub fn new(limits: Limits) -> Self {
         Self { limits, used: Arc::default() }
     }
 
-    /// The limits.
+    /// The limits of each client.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Counts one more, until what is returned is dropped.
-    pub fn enter(&self, now: Time, who: &Identity, kind: Kind) -> Result<Counted, TooMuch> {
-        let most = match kind {
+    /// Counts a resource until the result is dropped.
+    pub fn reserve(&self, now: Time, who: &Identity, kind: Kind) -> Result<Counted, QuotaExceeded> {
+        let max = match kind {
             Kind::Session => self.limits.sessions,
             Kind::Waiting => self.limits.waiting,
             Kind::Connection => self.limits.connections,
@@ -162,35 +163,35 @@ impl Accounts {
         let mut used = self.lock(now, who);
         let account = used.entry(who.clone()).or_default();
         let count = &mut account.used[kind as usize];
-        if *count >= most {
-            return Err(TooMuch::Of(kind, most));
+        if *count >= max {
+            return Err(QuotaExceeded::Count(kind, max));
         }
         *count += 1;
         Ok(Counted { used: self.used.clone(), who: who.clone(), kind })
     }
 
-    /// One request.
-    pub fn ask(&self, now: Time, who: &Identity) -> Result<(), TooMuch> {
+    /// Counts one request towards the rate.
+    pub fn count_request(&self, now: Time, who: &Identity) -> Result<(), QuotaExceeded> {
         let Limits { requests_per_second: rate, burst, .. } = self.limits;
         if rate == 0 {
             return Ok(());
         }
         let mut used = self.lock(now, who);
         let account = used.entry(who.clone()).or_default();
-        account.bucket.take(now, rate, burst).map_err(|again| TooMuch::Fast(again, rate))
+        account.bucket.take(now, rate, burst).map_err(|retry| QuotaExceeded::Rate(retry, rate))
     }
 
     fn lock(&self, now: Time, who: &Identity) -> MutexGuard<'_, BTreeMap<Identity, Account>> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who can come from many addresses could fill the memory with accounts of nobody.
-        if used.len() >= IDLE && !used.contains_key(who) {
+        // A client with many addresses could otherwise fill the memory with unused accounts.
+        if used.len() >= SWEEP_AT && !used.contains_key(who) {
             used.retain(|_, account| account.used != [0; 3] || !account.bucket.is_full(now));
         }
         used
     }
 }
 
-/// One that is counted until this is dropped.
+/// A resource that is counted until this is dropped.
 #[derive(Debug)]
 pub struct Counted {
     used: Arc<Mutex<BTreeMap<Identity, Account>>>,
@@ -213,32 +214,36 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn somebody(last: u8) -> Identity {
-        Identity::Stranger([10, 0, 0, last].into())
+    fn client(last: u8) -> Identity {
+        Identity::Anonymous([10, 0, 0, last].into())
     }
 
-    /// A full bucket gives its burst at once and then one an interval; what is not taken is kept up
-    /// to the burst and no further.
+    /// A full bucket gives its burst at once and then one token per interval; unused tokens add up to
+    /// one burst and no more.
     #[test]
-    fn the_bucket() {
+    fn a_bucket_refills_to_one_burst() {
         let mut bucket = Bucket::default();
         let mut now = Time(7 * SECOND);
         let mut take = |now| bucket.take(now, 10, 3);
         assert_eq!([take(now), take(now), take(now)], [Ok(()), Ok(()), Ok(())]);
         assert_eq!(take(now), Err(Span(SECOND / 10)));
         now += Span(SECOND / 20);
-        assert_eq!(take(now), Err(Span(SECOND / 20)), "what it said, less what has passed");
+        assert_eq!(
+            take(now),
+            Err(Span(SECOND / 20)),
+            "the time announced before, less the time that has passed"
+        );
         now += Span(SECOND / 20);
         assert_eq!([take(now), take(now)], [Ok(()), Err(Span(SECOND / 10))]);
         now += Span(3600 * SECOND);
         let got = (0..10).filter(|_| take(now).is_ok()).count();
-        assert_eq!(got, 3, "an hour of silence is worth one burst");
+        assert_eq!(got, 3, "an idle hour gives one burst");
     }
 
-    /// In any time T no more than burst + T * rate get through, however they come; and whoever
-    /// comes when it was told gets through.
+    /// In any time T at most burst + T * rate requests are admitted, whenever they arrive; and a
+    /// retry after the announced time is admitted.
     #[test]
-    fn the_bucket_under_any_arrivals() {
+    fn a_bucket_bounds_any_arrivals() {
         let (rate, burst) = (1000, 20);
         let mut seed = 1_u64;
         let mut bucket = Bucket::default();
@@ -252,57 +257,64 @@ mod tests {
                 Ok(()) => got += 1,
                 Err(wait) => {
                     let mut later = bucket;
-                    assert_eq!(later.take(now + wait, rate, burst), Ok(()), "it kept its word");
+                    assert_eq!(
+                        later.take(now + wait, rate, burst),
+                        Ok(()),
+                        "a retry after the announced time"
+                    );
                 }
             }
             assert!(got <= u64::from(burst) + now.since(begun).0 * u64::from(rate) / SECOND + 1);
         }
         let fair = now.since(begun).0 * u64::from(rate) / SECOND;
-        assert!(got >= fair * 9 / 10, "{got} of {fair}: it gives what it promises");
+        assert!(got >= fair * 9 / 10, "{got} of {fair}");
     }
 
-    /// No limit, and the greatest of all values, are no trouble.
+    /// A rate of 0 means no limit; the greatest values do not overflow.
     #[test]
-    fn the_edges_of_the_bucket() {
+    fn extreme_rates_are_safe() {
         let mut bucket = Bucket::default();
         assert!((0..1000).all(|_| bucket.take(Time::ZERO, 0, 0).is_ok()));
         assert_eq!(bucket.take(Time::NEVER, u32::MAX, u32::MAX), Ok(()));
         let mut bucket = Bucket::default();
-        assert_eq!(bucket.take(Time::ZERO, 1, 0), Ok(()), "a burst of none is one");
+        assert_eq!(bucket.take(Time::ZERO, 1, 0), Ok(()), "a burst of 0 counts as 1");
         assert!(bucket.take(Time::ZERO, 1, 0).is_err());
     }
 
-    /// Each client has limits of its own; what is dropped may be used again; the text names who,
-    /// what and how many.
+    /// Each client has its own limits; a dropped resource is free again; the message names client,
+    /// resource and limit.
     #[test]
-    fn accounts() {
+    fn quotas_are_per_client() {
         let accounts = Accounts::new(Limits { sessions: 2, waiting: 1, ..Limits::default() });
         let now = Time(SECOND);
-        let first = accounts.enter(now, &somebody(1), Kind::Session).unwrap();
-        let _second = accounts.enter(now, &somebody(1), Kind::Session).unwrap();
-        let refused = accounts.enter(now, &somebody(1), Kind::Session).unwrap_err();
+        let first = accounts.reserve(now, &client(1), Kind::Session).unwrap();
+        let _second = accounts.reserve(now, &client(1), Kind::Session).unwrap();
+        let refused = accounts.reserve(now, &client(1), Kind::Session).unwrap_err();
         assert!(
-            refused.text(&somebody(1)).contains("10.0.0.1")
-                && refused.text(&somebody(1)).contains("2 sessions")
+            refused.message(&client(1)).contains("10.0.0.1")
+                && refused.message(&client(1)).contains("2 sessions")
         );
-        assert!(accounts.enter(now, &somebody(2), Kind::Session).is_ok());
-        assert!(accounts.enter(now, &somebody(1), Kind::Waiting).is_ok(), "each kind by itself");
+        assert!(accounts.reserve(now, &client(2), Kind::Session).is_ok());
+        assert!(
+            accounts.reserve(now, &client(1), Kind::Waiting).is_ok(),
+            "each kind has its own limit"
+        );
         drop(first);
-        assert!(accounts.enter(now, &somebody(1), Kind::Session).is_ok());
+        assert!(accounts.reserve(now, &client(1), Kind::Session).is_ok());
     }
 
-    /// However many addresses ask, what is kept of them is bounded once they are quiet.
+    /// The number of unused accounts is bounded, however many addresses have sent requests.
     #[test]
-    fn accounts_of_nobody_go() {
+    fn unused_accounts_are_removed() {
         let accounts = Accounts::new(Limits::default());
-        let held = accounts.enter(Time::ZERO, &somebody(1), Kind::Connection).unwrap();
+        let held = accounts.reserve(Time::ZERO, &client(1), Kind::Connection).unwrap();
         for address in 0..5000_u32 {
-            let who = Identity::Stranger(std::net::Ipv4Addr::from(address).into());
-            accounts.ask(Time(u64::from(address) * SECOND), &who).unwrap();
+            let who = Identity::Anonymous(std::net::Ipv4Addr::from(address).into());
+            accounts.count_request(Time(u64::from(address) * SECOND), &who).unwrap();
         }
         let used = accounts.used.lock().unwrap();
-        assert!(used.len() <= IDLE + 1, "{}", used.len());
-        assert!(used.contains_key(&somebody(1)), "somebody is still there");
+        assert!(used.len() <= SWEEP_AT + 1, "{}", used.len());
+        assert!(used.contains_key(&client(1)), "a used account stays");
         drop(used);
         drop(held);
     }

@@ -140,7 +140,7 @@ async fn what_does_not_start() {
         Node::start(folder.config(&text)).await.map(|_| ()).map_err(|error| error.to_string())
     };
     let why = start("0.0.0.0:0", "").await.unwrap_err();
-    assert!(why.contains("would be plain") && why.contains("plain_api = true"), "{why}");
+    assert!(why.contains("cleartext API") && why.contains("plain_api = true"), "{why}");
     assert_eq!(start("0.0.0.0:0", "plain_api = true").await, Ok(()));
     assert_eq!(start("127.0.0.1:0", "").await, Ok(()));
     let why = start("https://127.0.0.1:0", "").await.unwrap_err();

@@ -1,4 +1,4 @@
-//! The list as a table: who, what, whether.
+//! The list as a table: client, operation, allowed or not.
 
 use super::*;
 
@@ -8,13 +8,16 @@ fn sha256(token: &str) -> String {
     hexadecimal(digest(&SHA256, token.as_bytes()).as_ref())
 }
 
-fn policy(text: &str) -> Result<Policy, String> {
+fn parse(text: &str) -> Vec<Allow> {
     #[derive(Deserialize)]
     struct File {
         allow: Vec<Allow>,
     }
-    let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-    Policy::new(&file.allow, |name| (name == "root").then_some(0))
+    toml::from_str::<File>(text).expect("valid TOML").allow
+}
+
+fn policy(text: &str) -> Result<Policy, InvalidPolicy> {
+    Policy::new(&parse(text), |name| (name == "root").then_some(0))
 }
 
 fn example() -> Policy {
@@ -26,73 +29,75 @@ fn example() -> Policy {
          [[allow]]\nuser = 1000\ngates = [\"gpu\"]\nmay = [\"operate\"]\n",
         sha256(TOKEN)
     ))
-    .expect("a list")
+    .expect("a valid list")
 }
 
 fn certificate(name: &str) -> Identity {
     Identity::Certificate(name.into())
 }
 
-/// Prefixes, single gates, rights that come with others, several entries for one name, and
-/// everything else refused.
+/// Prefixes, single gates, implied rights and several entries for one name are allowed; everything
+/// else is denied.
 #[test]
-fn who_may_what() {
+fn rights_follow_the_list() {
     let policy = example();
-    let bearer = policy.bearer(TOKEN).expect("it is in the list");
+    let bearer = policy.bearer(TOKEN).expect("the token is in the list");
     let may = |who: &Identity, need| policy.authorise(who, need).is_ok();
     let table = [
-        (certificate("ci-7"), Need::Acquire("gpu"), true),
-        (certificate("ci-7"), Need::See("gpu"), true),
-        (certificate("ci-7"), Need::Acquire("build/linux"), true),
-        (certificate("ci-7"), Need::Acquire("build"), false),
-        (certificate("ci-7"), Need::Acquire("gpu2"), false),
-        (certificate("ci-7"), Need::See("nightly"), true),
-        (certificate("ci-7"), Need::Acquire("nightly"), false),
-        (certificate("ci-8"), Need::See("nightly"), false),
-        (certificate("ci-7"), Need::SeeAll, false),
-        (certificate("ci-7"), Need::Operate("gpu"), false),
-        (certificate("xci-7"), Need::Acquire("gpu"), false),
-        (certificate("ci"), Need::Acquire("gpu"), false),
-        (bearer.clone(), Need::See("anything"), true),
-        (bearer.clone(), Need::SeeAll, true),
-        (bearer, Need::Acquire("gpu"), false),
-        (Identity::User(0), Need::OperateAll, true),
-        (Identity::User(0), Need::SeeAll, true),
-        (Identity::User(1000), Need::Operate("gpu"), true),
-        (Identity::User(1000), Need::OperateAll, false),
-        (Identity::User(1000), Need::See("gpu"), false),
-        (Identity::User(1), Need::See("gpu"), false),
-        (certificate("root"), Need::OperateAll, false),
-        (Identity::Stranger([127, 0, 0, 1].into()), Need::See("gpu"), false),
+        (certificate("ci-7"), Privilege::Acquire("gpu"), true),
+        (certificate("ci-7"), Privilege::See("gpu"), true),
+        (certificate("ci-7"), Privilege::Acquire("build/linux"), true),
+        (certificate("ci-7"), Privilege::Acquire("build"), false),
+        (certificate("ci-7"), Privilege::Acquire("gpu2"), false),
+        (certificate("ci-7"), Privilege::See("nightly"), true),
+        (certificate("ci-7"), Privilege::Acquire("nightly"), false),
+        (certificate("ci-8"), Privilege::See("nightly"), false),
+        (certificate("ci-7"), Privilege::SeeAll, false),
+        (certificate("ci-7"), Privilege::Operate("gpu"), false),
+        (certificate("xci-7"), Privilege::Acquire("gpu"), false),
+        (certificate("ci"), Privilege::Acquire("gpu"), false),
+        (bearer.clone(), Privilege::See("anything"), true),
+        (bearer.clone(), Privilege::SeeAll, true),
+        (bearer, Privilege::Acquire("gpu"), false),
+        (Identity::User(0), Privilege::OperateAll, true),
+        (Identity::User(0), Privilege::SeeAll, true),
+        (Identity::User(1000), Privilege::Operate("gpu"), true),
+        (Identity::User(1000), Privilege::OperateAll, false),
+        (Identity::User(1000), Privilege::See("gpu"), false),
+        (Identity::User(1), Privilege::See("gpu"), false),
+        (certificate("root"), Privilege::OperateAll, false),
+        (Identity::Anonymous([127, 0, 0, 1].into()), Privilege::See("gpu"), false),
     ];
     for (who, need, expected) in table {
         assert_eq!(may(&who, need), expected, "{who}: {need:?}");
     }
 }
 
-/// No entry: everybody may everything. `anyone`: even strangers may that much.
+/// An empty list allows everything to every client; `anyone` gives its rights to every client.
 #[test]
-fn nobody_and_anybody() {
-    let stranger = Identity::Stranger([10, 0, 0, 1].into());
-    assert!(Policy::default().authorise(&stranger, Need::OperateAll).is_ok());
+fn empty_list_and_anyone() {
+    let anonymous = Identity::Anonymous([10, 0, 0, 1].into());
+    assert!(Policy::default().authorise(&anonymous, Privilege::OperateAll).is_ok());
     let policy = policy("[[allow]]\nanyone = true\nmay = [\"see\"]\n").unwrap();
-    assert!(policy.authorise(&stranger, Need::See("gpu")).is_ok());
-    assert!(policy.authorise(&stranger, Need::Acquire("gpu")).is_err());
+    assert!(policy.authorise(&anonymous, Privilege::See("gpu")).is_ok());
+    assert!(policy.authorise(&anonymous, Privilege::Acquire("gpu")).is_err());
 }
 
-/// A refusal names who, what, and what is needed.
+/// A denial names the client, the operation and the entry that would allow it.
 #[test]
-fn a_refusal_says_what_is_needed() {
-    let denied =
-        example().authorise(&certificate("ci-7"), Need::Acquire("prod")).unwrap_err().to_string();
+fn a_denial_names_the_missing_entry() {
+    let denied = example()
+        .authorise(&certificate("ci-7"), Privilege::Acquire("prod"))
+        .unwrap_err()
+        .to_string();
     for part in ["client ci-7", "acquire `prod`", "[[allow]]", "may = [\"acquire\"]"] {
         assert!(denied.contains(part), "{part}: {denied}");
     }
 }
 
-/// Only the token itself is taken: not its hash, not a beginning of it, not nothing.
+/// Only the token itself is accepted: not its hash, a prefix of it or an empty text.
 #[test]
-fn tokens() {
+fn only_the_whole_token_is_accepted() {
     let policy = example();
     for other in ["", "a-token-of-a-tes", "a-token-of-a-test ", &sha256(TOKEN)] {
         assert_eq!(policy.bearer(other), None, "{other:?}");
@@ -101,22 +106,24 @@ fn tokens() {
     assert!(!shown.contains(TOKEN), "{shown}");
 }
 
-/// What makes no sense is refused with its place and what to write instead.
+/// An invalid entry is refused with its position and the cause.
 #[test]
-fn what_makes_no_sense() {
-    let why =
+fn invalid_entries_are_refused() {
+    let invalid =
         |text: &str| policy(&format!("[[allow]]\nuser = 1\n[[allow]]\n{text}\n")).unwrap_err();
-    for (text, expected) in [
-        ("may = [\"see\"]", "number 2: it needs exactly one of"),
-        ("client = \"a\"\nuser = 1", "exactly one of"),
-        ("client = \"a*b*\"", "at most one `*`"),
-        ("token = \"secret\"", "never the token itself"),
-        ("user = \"nobody-here\"", "write its number"),
-        ("user = 1\nmay = []", "allows nothing"),
-        ("user = 1\ngates = []", "names no gate"),
-        ("user = 1\nmay = [\"everything\"]", "unknown variant"),
-        ("usr = 1", "unknown field"),
+    for (text, error) in [
+        ("may = [\"see\"]", InvalidEntry::Subject),
+        ("client = \"a\"\nuser = 1", InvalidEntry::Subject),
+        ("client = \"a*b*\"", InvalidEntry::Pattern("a*b*".into())),
+        ("token = \"secret\"", InvalidEntry::Token),
+        ("user = \"nobody-here\"", InvalidEntry::User("nobody-here".into())),
+        ("user = 1\nmay = []", InvalidEntry::NoRight),
+        ("user = 1\ngates = []", InvalidEntry::NoGate),
     ] {
-        assert!(why(text).contains(expected), "{text}: {}", why(text));
+        assert_eq!(invalid(text), InvalidPolicy { entry: 2, error }, "{text}");
+    }
+    assert!(!InvalidEntry::Token.to_string().contains("secret"), "the token is not repeated");
+    for unknown in ["user = 1\nmay = [\"everything\"]", "usr = 1"] {
+        assert!(toml::from_str::<Allow>(unknown).is_err(), "{unknown}");
     }
 }

@@ -1,4 +1,4 @@
-//! Who takes part and who votes.
+//! Members and voters.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use kgate_core::{Incarnation, NodeId};
 use super::{Answer, ApiError, Operator, number, numbers};
 use crate::token::{JoinToken, MEMBERS_MAX};
 
-/// On top of W, for the voters to agree twice, once perhaps after an election.
-const AGREE: Duration = Duration::from_secs(10);
+/// Time on top of W for two commits, one of them perhaps after an election.
+const COMMIT_TIME: Duration = Duration::from_secs(10);
 
 impl Operator {
-    /// All who may take part. Without a quorum, as far as is known here.
+    /// The directory of the cluster. Without a quorum it is as this node knows it, and says so.
     pub(super) async fn members(&self) -> Answer<v1::MembersReply> {
         let (cluster_state, stale) = match self.read().await {
             Ok(cluster_state) => (cluster_state, String::new()),
@@ -25,7 +25,8 @@ impl Operator {
             }
             Err(other) => return Err(other),
         };
-        let report = self.desk.look(Some(String::new())).await.ok_or_else(ApiError::stopped)?;
+        let report =
+            self.core.query_status(Some(String::new())).await.ok_or_else(ApiError::stopped)?;
         let leader = self.log.status().borrow().leader;
         let members = cluster_state.directory.iter().map(|(node, listed)| {
             let member = cluster_state.membership.get(*node);
@@ -49,18 +50,18 @@ impl Operator {
         })
     }
 
-    /// A node may take part. Said again, the same token.
-    pub(super) async fn add(&self, wish: v1::AddMemberRequest) -> Answer<v1::AddMemberReply> {
-        let v1::AddMemberRequest { name, address } = wish;
+    /// Adds a node to the directory; idempotent.
+    pub(super) async fn add(&self, request: v1::AddMemberRequest) -> Answer<v1::AddMemberReply> {
+        let v1::AddMemberRequest { name, address } = request;
         let has_port = address
             .rsplit_once(':')
             .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
         if !has_port {
             return Err(ApiError::bad_request(format!(
-                "`{address}` is no address for other nodes: write HOST:PORT"
+                "invalid address `{address}`: write HOST:PORT, as other nodes reach the new one"
             )));
         }
-        check_newcomer(&self.read().await?, &name, &address).map_err(ApiError::bad_request)?;
+        check_new_member(&self.read().await?, &name, &address)?;
         let admit = Command::RegisterNode { node: None, name, address, store: None };
         let node = match self.log.propose(admit).await {
             Ok(Applied::Registered(node)) => node,
@@ -69,7 +70,7 @@ impl Operator {
         };
         let cluster_state = self.read().await?;
         let cluster = cluster_state.cluster.as_ref().ok_or_else(ApiError::stopped)?;
-        // The voters first: the newcomer must hear one of them.
+        // The voters first: the new node must reach one of them.
         let mut others: Vec<(NodeId, &DirectoryEntry)> = cluster_state
             .directory
             .iter()
@@ -80,7 +81,7 @@ impl Operator {
         others.truncate(MEMBERS_MAX);
         let token = JoinToken {
             cluster_id: cluster.id.0,
-            cluster: self.desk.guard.cluster.clone(),
+            cluster: self.core.access.cluster.clone(),
             node: node.0,
             members: others
                 .into_iter()
@@ -94,14 +95,14 @@ impl Operator {
     pub(super) async fn promote(&self, text: &str) -> Answer<v1::OperationReply> {
         let node = self.node(&self.read().await?, text)?;
         let came = self.log.promote(node).await;
-        self.voted(came, format!("node {} votes", node.0)).await
+        self.voted(came, format!("node {} is a voter now", node.0)).await
     }
 
-    /// A node does not vote any more.
+    /// Makes a voter a non-voting member.
     pub(super) async fn demote(&self, text: &str) -> Answer<v1::OperationReply> {
         let node = self.node(&self.read().await?, text)?;
         let came = self.log.demote(node).await;
-        self.voted(came, format!("node {} does not vote; it goes on as a follower", node.0)).await
+        self.voted(came, format!("node {} is a non-voting follower now", node.0)).await
     }
 
     async fn voted(
@@ -112,7 +113,7 @@ impl Operator {
         match came {
             Ok(warning) => {
                 let voters: Vec<NodeId> = self.log.voters_appended().all().into_iter().collect();
-                let text = format!("{text}; the voters are node {}", numbers(&voters));
+                let text = format!("{text}; the voters are nodes {}", numbers(&voters));
                 let warning = warning.map_or_else(String::new, |warning| warning.to_string());
                 Ok(v1::OperationReply { message: text, warning })
             }
@@ -120,13 +121,13 @@ impl Operator {
         }
     }
 
-    /// Evicts the present incarnation of a node, on the same road as a suspicion (rule E6).
+    /// Evicts the current incarnation of a node, in the same way as a suspected one (rule E6).
     pub(super) async fn evict(&self, text: &str, dry_run: bool) -> Answer<v1::OperationReply> {
         let cluster_state = self.read().await?;
         let node = self.node(&cluster_state, text)?;
         let Some(member) = cluster_state.membership.get(node) else {
             return Err(ApiError::bad_request(format!(
-                "node {} takes no part now: there is nothing to evict",
+                "node {} is not a member: there is nothing to evict",
                 node.0
             )));
         };
@@ -136,13 +137,13 @@ impl Operator {
         }
         self.condemn(node, member, false).await?;
         let text = format!(
-            "incarnation {} of node {} is evicted; what it held is free. If it is alive, it comes back as a later one, with nothing",
+            "incarnation {} of node {} is evicted and its slots are free; if the node is alive, it returns as a later incarnation that holds nothing",
             member.incarnation.0, node.0
         );
         Ok(v1::OperationReply { message: text, warning: String::new() })
     }
 
-    /// Takes a node off the directory; if it takes part, it is evicted first.
+    /// Removes a node from the directory; a member is evicted first.
     pub(super) async fn remove(&self, text: &str) -> Answer<v1::OperationReply> {
         let cluster_state = self.read().await?;
         let node = self.node(&cluster_state, text)?;
@@ -163,10 +164,7 @@ impl Operator {
         if let Err(why) = self.log.propose(Command::RemoveNode { node }).await {
             return Err(self.failed(why).await);
         }
-        done.push(format!(
-            "node {} is no member any more, and its number is not used again",
-            node.0
-        ));
+        done.push(format!("node {} is removed, and its ID is not reused", node.0));
         Ok(v1::OperationReply { message: done.join("; "), warning: String::new() })
     }
 
@@ -178,31 +176,31 @@ impl Operator {
         if let Err(why) = self.log.propose(condemn).await {
             return Err(self.failed(why).await);
         }
-        let most = Duration::from_nanos(member.terms.wait().0) + AGREE;
+        let most = Duration::from_nanos(member.terms.wait().0) + COMMIT_TIME;
         if self.until(most, |cluster_state| is_gone(cluster_state, node, incarnation)).await {
             return Ok(());
         }
         Err(ApiError::new(
             ErrorCode::TimedOut,
             format!(
-                "node {} is not evicted after {} s: it will be when more than half of the voters have waited; ask again, or see `kgate members list`",
+                "timed out: node {} is not evicted after {} s; the eviction continues and needs a majority of the voters: retry, or see `kgate members list`",
                 node.0,
                 most.as_secs()
             ),
         ))
     }
 
-    /// What an eviction would do, in sentences.
+    /// The consequences of an eviction, for people.
     async fn consequences(&self, node: NodeId, member: &Member) -> String {
         let wait = Duration::from_nanos(member.terms.wait().0).as_secs_f64();
         let mut text = format!(
-            "incarnation {} of node {} is told to stop and gets no further lease; {wait:.1} s after its last answer from a voter at the latest, what it holds is free.",
+            "incarnation {} of node {} is told to stop and gets no further lease; its slots are free {wait:.1} s after its last answer from a voter at the latest.",
             member.incarnation.0, node.0
         );
-        let report = self.desk.look(None).await;
+        let report = self.core.query_status(None).await;
         let said = report.iter().flat_map(|report| &report.seen).find(|(who, _)| who.node == node);
         match said {
-            None => text.push_str(" It does not answer: who holds permits there is not known."),
+            None => text.push_str(" The node does not answer: its holders are unknown."),
             Some((_, gates)) => {
                 let mut holders = 0;
                 for gate in gates {
@@ -211,7 +209,7 @@ impl Operator {
                         let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
                         let process = &holder.process;
                         text.push_str(&format!(
-                            "\n  {} slot {}: pid {} {}@{} is stopped ({})",
+                            "\n  {} slot {}: pid {} {}@{} will be stopped ({})",
                             gate.name,
                             slots.join(", "),
                             process.pid,
@@ -222,7 +220,7 @@ impl Operator {
                     }
                 }
                 if holders == 0 {
-                    text.push_str(" Nobody holds a permit there.");
+                    text.push_str(" It has no holders.");
                 }
             }
         }
@@ -230,41 +228,59 @@ impl Operator {
     }
 }
 
-/// The longest name of a node that is added.
+/// Maximum length of a node's name, in bytes.
 const NAME_MAX: usize = 64;
 
-/// Whether a node of that name and address can be added, or was: said again, it is the same node.
-/// What is wrong, in words.
-fn check_newcomer(cluster_state: &ClusterState, name: &str, address: &str) -> Result<(), String> {
-    let known = cluster_state.node(name);
-    if let Some(node) = known.filter(|node| cluster_state.directory[node].address != address) {
-        return Err(format!(
-            "the name {name} is taken: it is node {0} at {1}; take another, or `kgate members remove {0}` first if this one replaces it",
-            node.0, cluster_state.directory[&node].address
-        ));
+/// Why a node cannot be added.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum InvalidMember {
+    #[error(
+        "the name {name} is taken by node {0} at {address}; use another name, or `kgate members remove {0}` first if the new node replaces it", .node.0
+    )]
+    NameTaken { name: String, node: NodeId, address: String },
+    #[error(
+        "{address} is the address of node {0} ({name}); use the address of the new node, or `kgate members remove {0}` first if the new node replaces it", .node.0
+    )]
+    AddressTaken { address: String, node: NodeId, name: String },
+    #[error(
+        "invalid node name `{}`: use 1 to {NAME_MAX} letters, digits, `-`, `_` and `.`, for example db-4", .0.escape_debug()
+    )]
+    BadName(String),
+    #[error("the name `{0}` looks like a node ID, which the log assigns; use a name like db-4")]
+    NameIsId(String),
+}
+
+impl From<InvalidMember> for ApiError {
+    fn from(invalid: InvalidMember) -> Self {
+        Self::bad_request(invalid.to_string())
     }
-    if known.is_some() {
-        return Ok(());
+}
+
+/// Checks that a node of that name and address can be added, or was: adding it is idempotent.
+fn check_new_member(
+    cluster_state: &ClusterState,
+    name: &str,
+    address: &str,
+) -> Result<(), InvalidMember> {
+    if let Some(node) = cluster_state.node(name) {
+        let known = &cluster_state.directory[&node].address;
+        if known == address {
+            return Ok(());
+        }
+        let (name, address) = (name.to_owned(), known.clone());
+        return Err(InvalidMember::NameTaken { name, node, address });
     }
-    if let Some((node, listed)) =
-        cluster_state.directory.iter().find(|(_, listed)| listed.address == address)
-    {
-        return Err(format!(
-            "{address} is the address of node {0} ({1}): give that of the new node, or `kgate members remove {0}` first if this one replaces it",
-            node.0, listed.name
-        ));
+    let same_address = |(_, entry): &(&NodeId, &DirectoryEntry)| entry.address == address;
+    if let Some((node, entry)) = cluster_state.directory.iter().find(same_address) {
+        let (address, name) = (address.to_owned(), entry.name.clone());
+        return Err(InvalidMember::AddressTaken { address, node: *node, name });
     }
-    let is_plain = |message: char| message.is_ascii_alphanumeric() || "-_.".contains(message);
-    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
-        return Err(format!(
-            "`{}` is no name of a node: it has 1 to {NAME_MAX} bytes of letters, digits, `-`, `_` and `.`, as in db-4",
-            name.chars().take(NAME_MAX).collect::<String>().escape_debug()
-        ));
+    let is_valid = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_valid) {
+        return Err(InvalidMember::BadName(name.chars().take(NAME_MAX).collect()));
     }
     if number(name).is_some() {
-        return Err(format!(
-            "`{name}` reads as the number of a node, and the log gives those: take a name with something else in it, as db-4"
-        ));
+        return Err(InvalidMember::NameIsId(name.to_owned()));
     }
     Ok(())
 }
@@ -303,43 +319,44 @@ fn role(cluster_state: &ClusterState, node: NodeId, leader: Option<NodeId>) -> M
 mod tests {
     use super::*;
 
-    /// Whoever names a node means that one: a newcomer gets no name that reads as a number or is
-    /// taken, and no address of another. Each is said in its own words; the same name and address
-    /// again are the same node.
+    /// A name or an address denotes one node: a new node gets no name that looks like an ID or is
+    /// taken, and no address of another node. Repeating an addition is allowed.
     #[test]
-    fn names_and_addresses_of_newcomers() {
+    fn names_and_addresses_are_unique() {
         let mut cluster_state = ClusterState::default();
         for (node, name) in [(0, "node-0"), (4, "db-4")] {
-            let listed = DirectoryEntry {
+            let entry = DirectoryEntry {
                 name: name.into(),
                 address: format!("10.0.0.{node}:7401"),
                 ..DirectoryEntry::default()
             };
-            cluster_state.directory.insert(NodeId(node), listed);
+            cluster_state.directory.insert(NodeId(node), entry);
         }
-        let says = |name: &str, address: &str| check_newcomer(&cluster_state, name, address);
-        for fine in ["db-5", "rack_2.left", "node-x", "5b"] {
-            assert_eq!(says(fine, "10.0.0.5:7401"), Ok(()));
+        let check = |name: &str, address: &str| check_new_member(&cluster_state, name, address);
+        for valid in ["db-5", "rack_2.left", "node-x", "5b"] {
+            assert_eq!(check(valid, "10.0.0.5:7401"), Ok(()));
         }
-        assert_eq!(says("db-4", "10.0.0.4:7401"), Ok(()), "again");
-        assert_eq!(says("node-0", "10.0.0.0:7401"), Ok(()), "again");
+        assert_eq!(check("db-4", "10.0.0.4:7401"), Ok(()), "repeated");
+        assert_eq!(check("node-0", "10.0.0.0:7401"), Ok(()), "repeated");
+        for id in ["2", "node-5"] {
+            let error = InvalidMember::NameIsId(id.into());
+            assert_eq!(check(id, "10.0.0.5:7401"), Err(error));
+        }
         let long = "x".repeat(65);
-        for (name, address, wanted) in [
-            ("2", "10.0.0.5:7401", "reads as the number"),
-            ("node-5", "10.0.0.5:7401", "reads as the number"),
-            ("+2", "10.0.0.5:7401", "is no name of a node"),
-            ("", "10.0.0.5:7401", "is no name of a node"),
-            ("bad name", "10.0.0.5:7401", "is no name of a node"),
-            ("a/b", "10.0.0.5:7401", "is no name of a node"),
-            ("café", "10.0.0.5:7401", "is no name of a node"),
-            ("a\nb", "10.0.0.5:7401", "a\\nb"),
-            (long.as_str(), "10.0.0.5:7401", "1 to 64 bytes"),
-            ("node-0", "10.0.0.5:7401", "is taken: it is node 0 at 10.0.0.0:7401"),
-            ("db-4", "10.0.0.0:7401", "is taken: it is node 4"),
-            ("db-5", "10.0.0.0:7401", "is the address of node 0 (node-0)"),
-        ] {
-            let why = says(name, address).unwrap_err();
-            assert!(why.contains(wanted), "{name} {address}: {why}");
+        for name in ["+2", "", "bad name", "a/b", "caf\u{e9}", "a\nb", long.as_str()] {
+            let error = check(name, "10.0.0.5:7401").unwrap_err();
+            assert!(matches!(error, InvalidMember::BadName(_)), "{name}: {error}");
+            assert!(!error.to_string().contains('\n'), "{error:?}");
         }
+        let taken = |name: &str, node: u32| InvalidMember::NameTaken {
+            name: name.into(),
+            node: NodeId(node),
+            address: format!("10.0.0.{node}:7401"),
+        };
+        assert_eq!(check("node-0", "10.0.0.5:7401"), Err(taken("node-0", 0)));
+        assert_eq!(check("db-4", "10.0.0.0:7401"), Err(taken("db-4", 4)));
+        let (address, node) = ("10.0.0.0:7401".to_owned(), NodeId(0));
+        let error = InvalidMember::AddressTaken { address, node, name: "node-0".into() };
+        assert_eq!(check("db-5", "10.0.0.0:7401"), Err(error));
     }
 }

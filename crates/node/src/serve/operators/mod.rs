@@ -1,18 +1,17 @@
-//! What operators do: members come and go, get votes and lose them; nodes are evicted; gates get
-//! another k.
+//! Commands of operators: members, voters, evictions, gates.
 //!
-//! Everything goes through the agreed log, from whichever node is asked, and is compare-and-set
-//! there: said twice it is done once. What takes time is waited for here, and whoever gives up
-//! waiting loses nothing but the answer.
+//! Every node accepts every command and commits it to the replicated log, where it is a
+//! compare-and-set: commands are idempotent. The node waits for operations that take time; a client
+//! that stops waiting loses only the reply.
 //!
-//! - `members.rs`: who takes part and who votes; `permits.rs`: what the log holds; `set.rs`:
-//!   another k, and when it is true everywhere;
-//! - `grpc.rs`, `http.rs`: the ways in.
+//! - `members.rs`: members, voters, evictions of nodes; `durable.rs`: evictions of durable permits;
+//!   `set.rs`: k and policy of a gate;
+//! - `grpc.rs`, `http.rs`: the two forms of the API.
 
+mod durable;
 mod grpc;
 pub(super) mod http;
 mod members;
-mod permits;
 mod set;
 
 use std::time::Duration;
@@ -23,33 +22,37 @@ use kgate_control::log::{Log, ProposeError};
 use kgate_control::state::{ClusterState, Rejected};
 use kgate_core::NodeId;
 
-use super::Desk;
-use super::authorisation::{Identity, Need};
+use super::CoreHandle;
+use super::authorisation::{Identity, Privilege};
 use super::error::ApiError;
 
 type Answer<T> = Result<T, ApiError>;
 
-/// One operator's call: the desk, the log, and who asks.
+/// One operator's call: the core, the log, and who asks.
 pub(super) struct Operator {
-    desk: Desk,
+    core: CoreHandle,
     log: Log,
-    /// For people.
+    /// Recorded in the log, for people.
     author: String,
 }
 
 impl Operator {
-    /// Whoever may do that.
-    pub(super) async fn admit(desk: &Desk, who: &Identity, need: Need<'_>) -> Answer<Self> {
-        desk.guard.ask(who)?;
-        desk.guard.authorise(who, need)?;
-        let none = "this node has no agreed log: its members are fixed and k is what its gates were made with; set data and leave faults = \"crash-stop\" out to have one";
-        let log = desk.log().await.ok_or_else(|| ApiError::bad_request(none))?;
-        let author = format!("{who} through node {}", desk.node);
-        Ok(Self { desk: desk.clone(), log, author })
+    /// Checks that the client has the right, and counts its request.
+    pub(super) async fn admit(
+        core: &CoreHandle,
+        who: &Identity,
+        need: Privilege<'_>,
+    ) -> Answer<Self> {
+        core.access.admit_request(who)?;
+        core.access.authorise(who, need)?;
+        let none = "this node has no replicated log: its members and the k of its gates are fixed; to change them at run time, set `data` and remove faults = \"crash-stop\" from the configuration";
+        let log = core.log().await.ok_or_else(|| ApiError::bad_request(none))?;
+        let author = format!("{who} through node {}", core.node);
+        Ok(Self { core: core.clone(), log, author })
     }
 
-    /// A node by its number or its name. Numbers come first: they are never used again, and a name
-    /// that reads as one must not hide another node.
+    /// Finds a node by its ID or its name. IDs come first: they are never reused, and a name that
+    /// looks like an ID must not hide another node.
     fn node(&self, cluster_state: &ClusterState, text: &str) -> Answer<NodeId> {
         let known = |node: &NodeId| cluster_state.directory.contains_key(node);
         let found = number(text).map(NodeId).filter(known).or_else(|| cluster_state.node(text));
@@ -61,12 +64,12 @@ impl Operator {
                 .collect();
             ApiError::new(
                 ErrorCode::NodeNotFound,
-                format!("there is no node `{text}`: there are {}", all.join(", ")),
+                format!("no node `{text}`; known nodes: {}", all.join(", ")),
             )
         })
     }
 
-    /// The newest that the log says.
+    /// The latest committed state.
     async fn read(&self) -> Answer<ClusterState> {
         match self.log.read().await {
             Ok(cluster_state) => Ok(cluster_state),
@@ -74,7 +77,7 @@ impl Operator {
         }
     }
 
-    /// What a proposal came to, in words; without a quorum, with those voters that do not answer.
+    /// The error of a failed proposal; without a quorum it names the voters that do not answer.
     async fn failed(&self, why: ProposeError) -> ApiError {
         match why {
             ProposeError::Rejected(void @ Rejected::Conflict { .. }) => {
@@ -87,7 +90,7 @@ impl Operator {
                 let silent = if silent.is_empty() {
                     String::new()
                 } else {
-                    format!(" (of the voters node {} does not answer here)", numbers(&silent))
+                    format!(" (voters that do not answer this node: {})", numbers(&silent))
                 };
                 ApiError::new(ErrorCode::NoQuorum, format!("no quorum: {why}{silent}"))
             }
@@ -95,16 +98,18 @@ impl Operator {
     }
 
     async fn silent_voters(&self) -> Vec<NodeId> {
-        // No gate has an empty name: all that is wanted is who answers.
-        let Some(report) = self.desk.look(Some(String::new())).await else { return Vec::new() };
+        // No gate has an empty name: only the list of nodes that answer is needed.
+        let Some(report) = self.core.query_status(Some(String::new())).await else {
+            return Vec::new();
+        };
         let answers = |node: &NodeId| report.seen.iter().any(|(who, _)| who.node == *node);
         self.log.voters_appended().all().into_iter().filter(|node| !answers(node)).collect()
     }
 
-    /// Waits until the log says so here, for at most so long.
-    async fn until(&self, most: Duration, so: impl Fn(&ClusterState) -> bool) -> bool {
+    /// Waits until the applied state satisfies a condition; false after `timeout`.
+    async fn until(&self, timeout: Duration, so: impl Fn(&ClusterState) -> bool) -> bool {
         let mut status = self.log.status();
-        let end = LeaseInstant::now() + most;
+        let end = LeaseInstant::now() + timeout;
         loop {
             status.mark_unchanged();
             if so(&self.log.cluster_state()) {
@@ -120,7 +125,7 @@ impl Operator {
     }
 }
 
-/// What reads as the number of a node.
+/// The ID that a text denotes: `3` or `node-3`.
 fn number(text: &str) -> Option<u32> {
     text.strip_prefix("node-").unwrap_or(text).parse().ok()
 }

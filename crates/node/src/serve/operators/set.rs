@@ -1,9 +1,9 @@
-//! Another k for a gate (docs/internals/leases.md section 10).
+//! Changes of k and policy (docs/internals/leases.md section 10).
 //!
-//! It is agreed on at once; it is true when every member has said that it has applied it and that
-//! nothing is held there at or above k. A member that says nothing counts as holding until it is
-//! evicted. What the earlier incarnation of a node held counts too: only the incarnation that the
-//! log knows can say that it holds nothing.
+//! The change is committed at once. It is in force when every member has reported that it has applied
+//! the change and holds no slot at or above the new k. A member that does not answer counts as
+//! holding until it is evicted. Slots of an earlier incarnation count too: only the incarnation that
+//! the log knows can report that it holds nothing.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use super::{Answer, ApiError, Operator};
 use crate::core::StatusReport;
 use crate::serve::grpc::policy_of;
 
-/// So long is waited if nobody says how long.
-const WAIT: Duration = Duration::from_secs(3600);
-/// So often members are asked.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Default of `timeout_ms`.
+const TIMEOUT: Duration = Duration::from_secs(3600);
+/// Interval of the queries to all members.
+const QUERY_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Operator {
-    /// Sets k, and waits until it is so.
-    pub(super) async fn set(&self, wish: v1::SetGateRequest) -> Answer<v1::SetGateReply> {
-        let v1::SetGateRequest { gate: name, k, no_wait, timeout_ms, policy, keep_k } = wish;
+    /// Commits the change, and waits until it is in force.
+    pub(super) async fn set(&self, request: v1::SetGateRequest) -> Answer<v1::SetGateReply> {
+        let v1::SetGateRequest { gate: name, k, no_wait, timeout_ms, policy, keep_k } = request;
         let before = self.read().await?;
         let Some(gate) = before.gate(&name).cloned() else {
             return Err(ApiError::new(
                 ErrorCode::GateNotFound,
-                format!("there is no gate `{name}`: `kgate run {name} -k {k} -- CMD` makes it"),
+                format!("no gate `{name}`: `kgate run {name} -k {k} -- CMD` creates it"),
             ));
         };
         let (k, policy) = (if keep_k { gate.k } else { k }, policy_of(policy));
@@ -40,7 +40,7 @@ impl Operator {
             Ok(_) => return Err(ApiError::unexpected_reply()),
             Err(why) => return Err(self.failed(why).await),
         };
-        let most = if timeout_ms == 0 { WAIT } else { Duration::from_millis(timeout_ms) };
+        let most = if timeout_ms == 0 { TIMEOUT } else { Duration::from_millis(timeout_ms) };
         let end = LeaseInstant::now() + most;
         loop {
             let draining = self.draining(&gate, k, version).await?;
@@ -55,13 +55,14 @@ impl Operator {
                     draining,
                 });
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(QUERY_INTERVAL).await;
         }
     }
 
-    /// Who has not said yet that nothing is held at or above k.
+    /// What is still missing, one sentence per node or holder.
     async fn draining(&self, gate: &Gate, k: u32, version: u64) -> Answer<Vec<String>> {
-        let report = self.desk.look(Some(gate.name.clone())).await.ok_or_else(ApiError::stopped)?;
+        let report =
+            self.core.query_status(Some(gate.name.clone())).await.ok_or_else(ApiError::stopped)?;
         Ok(draining(&self.log.cluster_state(), &report, gate, k, version))
     }
 }
@@ -75,7 +76,7 @@ fn draining(
 ) -> Vec<String> {
     let mut draining = Vec::new();
     if cluster_state.applied < version {
-        draining.push("the node that was asked has not applied it yet".to_owned());
+        draining.push("this node has not applied the change yet".to_owned());
     }
     for (node, member) in cluster_state.membership.iter() {
         let number = node.0;
@@ -84,14 +85,14 @@ fn draining(
             said.filter(|(who, _)| who.incarnation == Some(member.incarnation.0))
         else {
             draining.push(format!(
-                "node {number} does not answer: its lease must end or it must come back"
+                "node {number} does not answer: it must return, or its lease must expire"
             ));
             continue;
         };
         let Some(view) =
             gates.iter().find(|view| view.name == gate.name && view.version >= version)
         else {
-            draining.push(format!("node {number} has not applied it yet"));
+            draining.push(format!("node {number} has not applied the change yet"));
             continue;
         };
         for holder in
@@ -110,7 +111,7 @@ fn draining(
         }
     }
     for slot in cluster_state.held_slots(gate.id).into_iter().filter(|slot| *slot >= k) {
-        draining.push(format!("the log holds slot {slot} for somebody whose node may be gone"));
+        draining.push(format!("a durable permit holds slot {slot}"));
     }
     draining
 }

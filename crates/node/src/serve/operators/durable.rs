@@ -1,7 +1,7 @@
-//! Permits that the log holds, taken back by an operator (docs/internals/leases.md section 8).
+//! Eviction of durable permits by an operator (docs/internals/leases.md section 8).
 //!
-//! Nothing but its holder's word says that what was done with such a permit is over. Who takes it
-//! back says so in its place: if the holder is alive, two may be through.
+//! Only the holder knows that the work under such a permit has ended. An operator who evicts the
+//! permit decides in its place: if the holder is alive, there may be two holders.
 
 use kgate_api::v1;
 use kgate_api::v1::ErrorCode;
@@ -10,12 +10,12 @@ use kgate_control::state::{ClusterState, Command, DurablePermit, PermitId};
 use super::{Answer, ApiError, Operator};
 
 impl Operator {
-    /// The gate of a permit that is named by its number, or by gate and slot.
+    /// Evicts a durable permit that is named by its ID, or by gate and slot.
     pub(super) async fn evict_permit(
         &self,
-        wish: v1::EvictPermitRequest,
+        request: v1::EvictPermitRequest,
     ) -> Answer<v1::OperationReply> {
-        let v1::EvictPermitRequest { permit_id: permit, gate, slot, dry_run } = wish;
+        let v1::EvictPermitRequest { permit_id: permit, gate, slot, dry_run } = request;
         let cluster_state = self.read().await?;
         let (id, held) = find(&cluster_state, permit, &gate, slot)?;
         let warning = String::new();
@@ -29,7 +29,7 @@ impl Operator {
         if let Err(why) = self.log.propose(evict).await {
             return Err(self.failed(why).await);
         }
-        let text = format!("{id} is not held any more: {} may be granted again", slots(held));
+        let text = format!("{id} is evicted: {} may be granted again", slots(held));
         Ok(v1::OperationReply { message: text, warning })
     }
 }
@@ -45,12 +45,12 @@ fn find<'a>(
         return held.map(|held| (id, held)).ok_or_else(|| {
             ApiError::new(
                 ErrorCode::PermitNotFound,
-                format!("{id} is not held: it was given back, has expired, or never was"),
+                format!("{id} is not held: it was released, has expired, or never existed"),
             )
         });
     }
     let Some(known) = cluster_state.gate(gate) else {
-        return Err(ApiError::new(ErrorCode::GateNotFound, format!("there is no gate `{gate}`")));
+        return Err(ApiError::new(ErrorCode::GateNotFound, format!("no gate `{gate}`")));
     };
     let of_gate = cluster_state.permits.iter().filter(|(_, held)| held.gate == known.id);
     let found = of_gate.filter(|(_, held)| slot.is_none_or(|slot| held.slots.contains(&slot)));
@@ -59,13 +59,13 @@ fn find<'a>(
         [(id, held)] => Ok((**id, held)),
         [] => Err(ApiError::new(
             ErrorCode::PermitNotFound,
-            format!("the log holds no such permit of gate `{gate}`: `kgate status` lists all"),
+            format!("gate `{gate}` has no such durable permit: `kgate status` lists all"),
         )),
         several => {
             let all: Vec<String> =
                 several.iter().map(|(id, held)| format!("{id} ({})", slots(held))).collect();
             Err(ApiError::bad_request(format!(
-                "the log holds {} of gate `{gate}`: say which",
+                "gate `{gate}` has several durable permits: {}; name a slot or an ID",
                 all.join(", ")
             )))
         }
@@ -78,19 +78,16 @@ fn slots(held: &DurablePermit) -> String {
 }
 
 fn consequences(cluster_state: &ClusterState, id: PermitId, held: &DurablePermit) -> String {
-    let gate = cluster_state
-        .gates
-        .get(&held.gate)
-        .map_or("a gate that is gone", |gate| gate.name.as_str());
+    let gate = cluster_state.gates.get(&held.gate).map_or("(deleted)", |gate| gate.name.as_str());
     let end = match held.ttl {
         Some(ttl) => {
-            format!("it ends by itself {} s after its last renewal", ttl.0 / 1_000_000_000)
+            format!("it expires {} s after its last renewal", ttl.0 / 1_000_000_000)
         }
-        None => "it has no end of its own".to_owned(),
+        None => "it never expires".to_owned(),
     };
     format!(
-        "{id} holds {} of gate {gate} for {} (fence {:032x}, decided by node {}); {end}. Evicted, its slots are free at once. \
-         Nobody stops its holder: if it is alive, be sure that it is stopped first, or that what it uses checks fences",
+        "{id} holds {} of gate {gate} for {} (fence {:032x}, decided by node {}); {end}. If it is evicted, its slots are free at once. \
+         The eviction does not stop the holder: if it may be alive, stop it first, or make sure that the resource checks fences",
         slots(held),
         held.holder,
         held.fence.0,

@@ -1,15 +1,15 @@
-//! What all nodes see, put together for people: one list of holders by slot, one queue in order.
+//! Merges the views of all nodes into one status: holders by slot, one queue in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_api::v1;
 use kgate_core::NodeId;
 
-use super::{Desk, grpc};
+use super::{CoreHandle, grpc};
 use crate::core::{ClientView, ControlView, DurablePermitView, GateView, Process, StatusReport};
 
-/// The answer to whoever asked.
-pub(super) fn of(report: StatusReport, desk: &Desk) -> v1::StatusReply {
+/// The reply for the views that arrived.
+pub(super) fn reply(report: StatusReport, core: &CoreHandle) -> v1::StatusReply {
     let mut crashed = BTreeSet::new();
     let mut gates: BTreeMap<String, v1::GateStatus> = BTreeMap::new();
     let mut queues: BTreeMap<String, Vec<ClientView>> = BTreeMap::new();
@@ -41,7 +41,7 @@ pub(super) fn of(report: StatusReport, desk: &Desk) -> v1::StatusReply {
             };
             let status = gates.entry(name.clone()).or_insert(status);
             status.holders.extend(holders.into_iter().map(client));
-            held.into_iter().for_each(|held| add_held(&mut status.durable_permits, held));
+            held.into_iter().for_each(|held| add_durable(&mut status.durable_permits, held));
             if !waiting.is_empty() {
                 status.waiting_for.extend(lacking.iter().map(|node| node.0));
             }
@@ -54,8 +54,8 @@ pub(super) fn of(report: StatusReport, desk: &Desk) -> v1::StatusReply {
         status.waiting_for.sort_unstable();
         status.waiting_for.dedup();
         let mut queue = queues.remove(name).unwrap_or_default();
-        // The stamp of a node's request orders nodes; those of one node come in their own order,
-        // which a stable sort keeps.
+        // The stamp orders requests of different nodes. Requests of one node share a stamp, and a
+        // stable sort keeps their own order.
         queue.sort_by_key(|waiter| (waiter.stamp.is_none(), waiter.stamp));
         status.waiting = queue.into_iter().map(client).collect();
     }
@@ -68,16 +68,16 @@ pub(super) fn of(report: StatusReport, desk: &Desk) -> v1::StatusReply {
             .filter(|node| !crashed.contains(node))
             .collect(),
         declared_dead: crashed.into_iter().collect(),
-        node: desk.node,
-        nodes: desk.nodes,
+        node: core.node,
+        nodes: core.nodes,
         members,
         node_statuses: standings,
     }
 }
 
-/// All nodes tell of the same: who has known of it for longest, and has counted least of its time,
-/// knows best.
-fn add_held(all: &mut Vec<v1::DurablePermitStatus>, held: DurablePermitView) {
+/// Adds a node's view of a durable permit. All nodes report the same permits; the greatest age and
+/// the greatest rest of the TTL are the best known ones.
+fn add_durable(all: &mut Vec<v1::DurablePermitStatus>, held: DurablePermitView) {
     let DurablePermitView { permit, slots, fence, holder, node, since, ttl } = held;
     let left = ttl.map(|(_, left)| left);
     if let Some(known) = all.iter_mut().find(|known| known.permit_id == permit) {
@@ -116,7 +116,7 @@ fn standing(node: u32, view: &ControlView) -> v1::NodeStatus {
     }
 }
 
-/// Whether two answers say the same but for how long it has been so.
+/// Whether two replies are equal except for ages and remaining times.
 pub(super) fn same(one: &v1::StatusReply, other: &v1::StatusReply) -> bool {
     let timeless = |reply: &v1::StatusReply| {
         let mut reply = reply.clone();

@@ -1,0 +1,264 @@
+//! Accepts the connections of clients: TCP, TLS and Unix sockets, with gRPC and HTTP on each.
+//!
+//! Unidentified connections are bounded: at most [`HANDSHAKES_MAX`] are in their handshake, one more
+//! closes the oldest, and a handshake takes at most
+//! [`HANDSHAKE_TIMEOUT`](super::handshake::HANDSHAKE_TIMEOUT). Only identified connections count
+//! towards `connections_max`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Bytes, HttpBody};
+use axum::http::Request;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+use tower::Service;
+
+use super::access::{AccessControl, Reason, error};
+use super::authorisation::Identity;
+use super::handshake::{Incoming, Socket};
+use super::limits::{Bucket, Kind};
+use super::{CoreHandle, app};
+use crate::config::Config;
+use crate::shell::{End, ended, now};
+
+/// Maximum number of concurrent handshakes; one more closes the oldest.
+const HANDSHAKES_MAX: usize = 256;
+/// Maximum time to receive the head of a request; also the idle timeout of an HTTP/1 connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval and timeout of HTTP/2 pings to remote clients.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Maximum size of a request's head.
+const HEAD_BYTES_MAX: u32 = 32 << 10;
+/// Pause after a failed accept, for example because no file descriptor was free.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+const ALL: &str =
+    "acquire, see and operate every gate; restrict this with [[allow]] in the configuration";
+
+/// A socket on which clients connect.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Tls(TcpListener, TlsAcceptor),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Listens at `HOST:PORT`, `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`. A Unix socket
+    /// that a former node left behind is replaced; one in use is an error.
+    pub(crate) async fn open(
+        address: &str,
+        config: &Config,
+        access: &AccessControl,
+    ) -> io::Result<Self> {
+        if let Some(path) = address.strip_prefix("unix:") {
+            return Self::open_unix(path.into()).await;
+        }
+        if let Some(address) = address.strip_prefix("https://") {
+            let missing = || {
+                error(
+                    "https needs certificates: set certificate, key and authority in [tls] or [api_tls] (`kgate certs new` makes them)",
+                )
+            };
+            let files = config.api_tls.as_ref().or(config.tls.as_ref()).ok_or_else(missing)?;
+            let acceptor = kgate_net::acceptor(
+                &files.certificate,
+                &files.key,
+                &files.authority,
+                access.client_certificate(),
+            );
+            let acceptor = acceptor.map_err(|wrong| error(wrong.to_string()))?;
+            let listener = TcpListener::bind(address).await?;
+            if !listener.local_addr()?.ip().is_loopback() && access.policy.is_empty() {
+                tracing::warn!(
+                    address,
+                    "every client with a certificate of this authority may {ALL}"
+                );
+            }
+            return Ok(Self::Tls(listener, acceptor));
+        }
+        let listener =
+            TcpListener::bind(address.strip_prefix("http://").unwrap_or(address)).await?;
+        let beyond = !listener.local_addr()?.ip().is_loopback();
+        if beyond && !config.plain_api {
+            return Err(error(format!(
+                "refusing a cleartext API that other machines can reach: use https://{address} with [tls], \
+                 or set plain_api = true if the network itself is protected"
+            )));
+        }
+        if beyond && access.policy.is_empty() {
+            tracing::warn!(address, "every client that can reach this address may {ALL}");
+        }
+        Ok(Self::Tcp(listener))
+    }
+
+    async fn open_unix(path: PathBuf) -> io::Result<Self> {
+        if std::fs::symlink_metadata(&path).is_ok_and(|file| file.file_type().is_socket()) {
+            if tokio::net::UnixStream::connect(&path).await.is_ok() {
+                return Err(io::Error::new(
+                    io::ErrorKind::AddrInUse,
+                    "another node listens on this socket",
+                ));
+            }
+            std::fs::remove_file(&path)?;
+        }
+        Ok(Self::Unix(UnixListener::bind(&path)?, path))
+    }
+
+    /// The address in the form that clients use.
+    pub(crate) fn address(&self) -> io::Result<String> {
+        match self {
+            Self::Tcp(listener) => Ok(format!("http://{}", listener.local_addr()?)),
+            Self::Tls(listener, _) => Ok(format!("https://{}", listener.local_addr()?)),
+            Self::Unix(_, path) => Ok(format!("unix:{}", path.display())),
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Incoming> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                let _ = stream.set_nodelay(true);
+                Ok(Incoming::Plain(stream, from.ip().to_canonical()))
+            }
+            Self::Tls(listener, acceptor) => {
+                let (stream, from) = listener.accept().await?;
+                let _ = stream.set_nodelay(true);
+                Ok(Incoming::Tls(stream, from.ip().to_canonical(), acceptor.clone()))
+            }
+            Self::Unix(listener, _) => Ok(Incoming::Unix(listener.accept().await?.0)),
+        }
+    }
+
+    /// Accepts clients until the node stops.
+    pub(crate) async fn serve(self, core: CoreHandle, mut end: watch::Receiver<End>) {
+        let access = core.access.clone();
+        let app = app(core);
+        let mut handshakes: VecDeque<AbortHandle> = VecDeque::new();
+        let mut log_budget = Bucket::default();
+        loop {
+            let caller = tokio::select! {
+                biased;
+                _ = ended(&mut end) => break,
+                caller = self.accept() => caller,
+            };
+            let caller = match caller {
+                Ok(caller) => caller,
+                Err(error) => {
+                    if log_budget.take(now(), 1, 5).is_ok() {
+                        tracing::error!(%error, "cannot accept a connection of a client");
+                    }
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                    continue;
+                }
+            };
+            handshakes.retain(|task| !task.is_finished());
+            if handshakes.len() >= HANDSHAKES_MAX
+                && let Some(oldest) = handshakes.pop_front()
+            {
+                oldest.abort();
+                access.refuse(Reason::Handshake, String::new());
+            }
+            let task = tokio::spawn(connect(caller, access.clone(), app.clone(), end.clone()));
+            handshakes.push_back(task.abort_handle());
+        }
+        if let Self::Unix(_, path) = &self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Identifies the client, and serves it within the limits.
+async fn connect(
+    caller: Incoming,
+    access: Arc<AccessControl>,
+    app: Router,
+    end: watch::Receiver<End>,
+) {
+    let (place, is_remote) = (caller.place(), caller.is_remote());
+    let log_refusal = |refusal: &str| tracing::debug!(from = place, "refused: {refusal}");
+    let (stream, who) = match caller.handshake(&access.cluster).await {
+        Ok(established) => established,
+        Err(error) => {
+            return log_refusal(&access.refuse(Reason::Handshake, error.to_string()).message);
+        }
+    };
+    let Ok(taken) = access.connections.clone().try_acquire_owned() else {
+        let text = "this node has reached connections_max".into();
+        return log_refusal(&access.refuse(Reason::Connections, text).message);
+    };
+    let counted = match access.reserve(&who, Kind::Connection) {
+        Ok(counted) => counted,
+        Err(refusal) => return log_refusal(&refusal.message),
+    };
+    // A task of its own: the task of the handshake may be aborted.
+    tokio::spawn(async move {
+        serve_connection(stream, Identified { app, who }, is_remote, end).await;
+        drop((taken, counted));
+    });
+}
+
+/// Serves HTTP/1 or HTTP/2 until either side closes the connection.
+async fn serve_connection(
+    stream: Box<dyn Socket>,
+    app: Identified,
+    is_remote: bool,
+    mut end: watch::Receiver<End>,
+) {
+    let mut http = Builder::new(TokioExecutor::new());
+    http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_headers(64);
+    http.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES_MAX);
+    if is_remote {
+        http.http2().keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_INTERVAL);
+    }
+    let mut connection =
+        pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = ended(&mut end) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error, "connection of a client failed");
+    }
+}
+
+/// The API for one connection: adds the identity of the client to each request.
+#[derive(Clone)]
+struct Identified {
+    app: Router,
+    who: Identity,
+}
+
+impl<B> Service<Request<B>> for Identified
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    type Response = <Router as Service<Request<B>>>::Response;
+    type Error = <Router as Service<Request<B>>>::Error;
+    type Future = <Router as Service<Request<B>>>::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        <Router as Service<Request<B>>>::poll_ready(&mut self.app, context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        request.extensions_mut().insert(self.who.clone());
+        self.app.call(request)
+    }
+}
