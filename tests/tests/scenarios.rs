@@ -1,5 +1,4 @@
-//! Every story under `scenarios/` is played as it is told; and a story that is told wrongly is
-//! caught.
+//! Every scenario under `scenarios/` passes, and a wrong scenario is caught.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ fn all() -> Vec<(PathBuf, String)> {
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    let entries = fs::read_dir(folder).expect("the scenarios stand beside the tests");
+    let entries = fs::read_dir(folder).expect("the directory scenarios/");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
     for path in paths {
@@ -38,9 +37,9 @@ fn played(path: &Path, text: &str) -> Outcome {
     run(&scenario).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// As told, canonical, and correct once its defect is repaired; and each has a story with a source.
+/// Each scenario passes, is in canonical form, is correct with its repair, and names its source.
 #[test]
-fn every_story_is_as_it_is_told() {
+fn every_scenario_passes() {
     let all = all();
     assert!(all.len() >= 4);
     for (path, text) in all {
@@ -50,7 +49,7 @@ fn every_story_is_as_it_is_told() {
         assert_eq!(
             came.scenario.to_string(),
             text,
-            "{name}: not as it is printed: kgate scenario --rewrite"
+            "{name}: not in canonical form: run kgate scenario --rewrite"
         );
         assert_eq!(text.parse::<Scenario>().expect("read before"), came.scenario, "{name}");
         let repaired = came.repaired.iter().flat_map(|repaired| &repaired.violations);
@@ -61,13 +60,13 @@ fn every_story_is_as_it_is_told() {
         );
         assert!(
             came.scenario.description.iter().any(|line| line.starts_with("Source: ")),
-            "{name}: whose story is it?"
+            "{name}: no line `Source: ..`"
         );
         assert!(came.passes());
     }
 }
 
-/// The independent oracle agrees with the simulator's checkers on the safety of each story over
+/// The independent oracle agrees with the simulator's checkers on the safety of each scenario over
 /// messages.
 #[test]
 fn the_oracle_agrees() {
@@ -88,91 +87,93 @@ fn the_oracle_agrees() {
     }
 }
 
-/// The hash of a story is the same in every run.
+/// The hash of a scenario is the same in every run.
 #[test]
-fn the_same_story_twice() {
+fn the_same_scenario_twice() {
     for (path, text) in all() {
         assert_eq!(played(&path, &text).hash, played(&path, &text).hash, "{}", path.display());
     }
 }
 
-fn story(of: &str) -> String {
+fn text_of(of: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios").join(of);
-    fs::read_to_string(path).expect("a story")
+    fs::read_to_string(path).expect("a scenario")
 }
 
 fn changed(of: &str, from: &str, to: &str) -> Outcome {
-    let text = story(of);
+    let text = text_of(of);
     assert!(text.contains(from), "{of} has no `{from}`");
     played(Path::new(of), &text.replacen(from, to, 1))
 }
 
-/// The planted lies: another line below a step, another expectation, a defect that is not repaired.
+/// Planted errors: another effect of a step, another expectation, a defect without its repair.
 #[test]
-fn a_wrong_story_is_caught() {
-    let lie = changed("vcube/d1.txt", "    p1 acquires\n", "    p0 acquires\n");
-    assert!(!lie.passes());
-    let difference = lie.difference.join("\n");
+fn a_wrong_scenario_is_caught() {
+    let wrong = changed("vcube/d1.txt", "    p1 acquires\n", "    p0 acquires\n");
+    assert!(!wrong.passes());
+    let difference = wrong.difference.join("\n");
     assert!(difference.contains("-    p0 acquires\n+    p1 acquires"), "{difference}");
-    let lie = changed(
+    let wrong = changed(
         "vcube/d1.txt",
         "expect \"every request of a live process is granted\"",
         "expect correct",
     );
-    assert!(!lie.passes() && lie.unexpected.is_some_and(|why| why.contains("expected correct")));
-    let lie =
+    assert!(
+        !wrong.passes() && wrong.unexpected.is_some_and(|why| why.contains("expected correct"))
+    );
+    let wrong =
         changed("raymond/two-of-three.txt", "expect correct", "expect \"at most k slots in use\"");
-    assert!(lie.unexpected.is_some_and(|why| why.contains("nothing was")));
-    let lie =
+    assert!(wrong.unexpected.is_some_and(|why| why.contains("no property was violated")));
+    let wrong =
         changed("tree-token/r1.txt", "at most k slots in use", "no live process is suspected");
-    assert!(lie.unexpected.is_some_and(|why| why.contains("but only")));
+    assert!(wrong.unexpected.is_some_and(|why| why.contains("but only")));
 }
 
-/// What cannot be played is refused: an impossible step with its line and what is possible, a state
-/// that is none, a protocol that is none.
+/// Impossible scenarios are rejected: an impossible step with its line and the possible steps, an
+/// invalid state, an unknown protocol.
 #[test]
-fn what_cannot_be_played() {
-    let refused = |of: &str, from: &str, to: &str| {
-        let text = story(of);
+fn impossible_scenarios_are_rejected() {
+    let rejected = |of: &str, from: &str, to: &str| {
+        let text = text_of(of);
         assert!(text.contains(from), "{of} has no `{from}`");
         run(&text.replacen(from, to, 1).parse().expect("a scenario"))
             .map(drop)
             .expect_err("not possible")
     };
     let RunError::Step { line, error } =
-        refused("vcube/d1.txt", "\np0 -> p1: reply\n", "\np0 -> p1: token\n")
+        rejected("vcube/d1.txt", "\np0 -> p1: reply\n", "\np0 -> p1: token\n")
     else {
         panic!("a step");
     };
-    assert_eq!(story("vcube/d1.txt").lines().nth(line - 1), Some("p0 -> p1: reply"));
+    assert_eq!(text_of("vcube/d1.txt").lines().nth(line - 1), Some("p0 -> p1: reply"));
     assert!(error.possible.contains(&"p0 -> p1: reply".to_owned()), "{error}");
     let text = |failed: RunError| failed.to_string();
     assert!(
-        text(refused("vcube/d1.txt", "protocol vcube", "protocol cube")).contains("choose one of")
+        text(rejected("vcube/d1.txt", "protocol vcube", "protocol cube")).contains("choose one of")
     );
     assert!(
-        text(refused("vcube/d1.txt", "as-printed D1", "as-printed D6"))
+        text(rejected("vcube/d1.txt", "as-printed D1", "as-printed D6"))
             .contains("not a published defect of vcube")
     );
-    assert!(text(refused("vcube/d1.txt", "k 1", "k 2")).contains("nothing is excluded"));
+    assert!(text(rejected("vcube/d1.txt", "k 1", "k 2")).contains("nothing is excluded"));
     assert!(
-        text(refused("vcube/d1.txt", "k 1", "k 1\ntolerate 1")).contains("leave out `tolerate`")
+        text(rejected("vcube/d1.txt", "k 1", "k 1\ntolerate 1")).contains("leave out `tolerate`")
     );
-    assert!(text(refused("vcube/d1.txt", "k 1", "k 1\ngraph path")).contains("leave out `graph`"));
+    assert!(text(rejected("vcube/d1.txt", "k 1", "k 1\ngraph path")).contains("leave out `graph`"));
     assert!(
-        text(refused("tree-token/r1.txt", "graph path", "graph 0-x"))
+        text(rejected("tree-token/r1.txt", "graph path", "graph 0-x"))
             .contains("write edges such as")
     );
     let state = |state: &str| {
-        text(refused("stabilizing/c1.txt", "as-printed", &format!("state {state}\nas-printed")))
+        text(rejected("stabilizing/c1.txt", "as-printed", &format!("state {state}\nas-printed")))
     };
     assert!(state("p1 T=R S=- P=- L=1").contains("is no state of p1"));
-    assert!(state("p4 T=C S=- P=- L=1").contains("p4 cannot"));
-    let moves = text(refused("stabilizing/c1.txt", "\nall move\n", "\np2 moves\n"));
+    assert!(state("p4 T=C S=- P=- L=1").contains("p4 does not exist"));
+    let moves = text(rejected("stabilizing/c1.txt", "\nall move\n", "\np2 moves\n"));
     assert!(moves.contains("p2 cannot do that") && moves.contains("p0(a1) moves"), "{moves}");
 }
 
-/// A story stands in the folder of its protocol.
+/// Each scenario is in the directory of its protocol.
 #[test]
 fn folders_are_protocols() {
     for (path, text) in all() {
@@ -183,32 +184,32 @@ fn folders_are_protocols() {
     }
 }
 
-/// Many processes need many steps before the first of them goes in: that is no standstill.
+/// Many processes need many steps before the first grant; this is not mistaken for a deadlock.
 #[test]
-fn a_crowd_is_not_taken_for_a_standstill() {
-    let asks: String = (0..120).map(|node| format!("p{node} requests\n")).collect();
-    let text = format!("protocol raymond\nprocesses 120\npermits 1\nexpect correct\n\n{asks}");
+fn many_steps_are_no_deadlock() {
+    let requests: String = (0..120).map(|node| format!("p{node} requests\n")).collect();
+    let text = format!("protocol raymond\nprocesses 120\nk 1\nexpect correct\n\n{requests}");
     let came = run(&text.parse().expect("a scenario")).expect("played");
     assert_eq!(came.unexpected, None);
     assert!(
         came.violations.is_empty()
-            && came.scenario.end.last().is_some_and(|end| end.contains("nothing"))
+            && came.scenario.end.last().is_some_and(|end| end.starts_with("quiescent"))
     );
 }
 
-/// A header is refused in the words of a scenario, not in those of the command line.
+/// Errors about headers name headers, not options of the command line.
 #[test]
-fn headers_are_refused_in_their_own_words() {
+fn header_errors_name_headers() {
     for (header, says) in [
-        ("timer-free\nprocesses 4\npermits 2\ntolerate 9", "`tolerate 9` with `k 2`"),
+        ("timer-free\nprocesses 4\nk 2\ntolerate 9", "`tolerate 9` with `k 2`"),
         (
-            "stabilizing\nprocesses 2\npermits 1\nmodel state\nstate p4 T=C S=- P=- L=1",
-            "p4 cannot start",
+            "stabilizing\nprocesses 2\nk 1\nmodel state\nstate p4 T=C S=- P=- L=1",
+            "p4 does not exist",
         ),
     ] {
         let text = format!("protocol {header}\nexpect correct\n\n");
         let error =
-            run(&text.parse().expect("a scenario")).map(drop).expect_err("refused").to_string();
+            run(&text.parse().expect("a scenario")).map(drop).expect_err("rejected").to_string();
         assert!(
             error.contains(says) && !error.contains("--") && !error.contains("corrupted"),
             "{error}"

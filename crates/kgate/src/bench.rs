@@ -58,7 +58,7 @@ struct ClusterArgs {
     nodes: u32,
     /// How many permits the gate has; several numbers: one after the other
     #[arg(
-        short = 'k', long = "units", value_name = "K,..", default_value = "1,3", value_delimiter = ',',
+        short = 'k', long = "k", value_name = "K,..", default_value = "1,3", value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_K"
     )]
     permits: Vec<u32>,

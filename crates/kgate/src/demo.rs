@@ -72,7 +72,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=64), env = "KGATE_OPT_NODES")]
     nodes: u32,
     /// How many permits the gate has
-    #[arg(short = 'k', long = "units", value_name = "K", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_K")]
+    #[arg(short = 'k', long = "k", value_name = "K", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_K")]
     permits: u32,
     /// How many clients contend [default: three for each node]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..=10_000), env = "KGATE_OPT_CLIENTS")]

@@ -1,22 +1,22 @@
-//! The book tells the truth: every command in it is run, and comes out as the chapter says.
+//! Every command of the book is run, and its output is as the chapter says.
 //!
-//! A chapter's `sh` block is run, each line or the whole loop, in a folder that looks like the
-//! repository. A command exits with 0, or with 1 if `# wrong` stands behind it. The lines of a
-//! `text` block behind it are lines of its output, in that order; `...` stands for any. A picture
-//! that it draws is the one in `docs/book/src/img`; with `KGATE_BOOK_UPDATE=1` it is put there
-//! instead. `kgate lab` takes minutes and is tested elsewhere, `cargo` builds: both are not run.
+//! The commands of a `sh` block are run, line by line or as a whole loop, in a directory that looks
+//! like the repository. A command exits with 0, or with 1 if it is marked `# wrong`. The lines of
+//! the following `text` block are lines of its output, in that order; `...` stands for any lines. A
+//! diagram must equal the one in `docs/book/src/img`; with `KGATE_BOOK_UPDATE=1` it is written there
+//! instead. `kgate lab`, which takes minutes, and `cargo` are not run.
 #![cfg(unix)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One test a chapter, so that they run side by side.
+/// One test per chapter, so that they run in parallel.
 macro_rules! chapters {
     ($($test:ident: $chapter:literal),+ $(,)?) => {
         const CHAPTERS: &[&str] = &[$($chapter),+];
         $(
-            #[doc = concat!("The commands of `", $chapter, "` come out as it says.")]
+            #[doc = concat!("The commands of `", $chapter, "` print what it says.")]
             #[test]
             fn $test() {
                 let text = fs::read_to_string(book().join($chapter)).expect("a chapter");
@@ -46,7 +46,7 @@ chapters! {
     reproduction: "reproduction.md",
 }
 
-/// No chapter is forgotten here.
+/// Every chapter has a test.
 #[test]
 fn every_chapter_is_run() {
     let names =
@@ -57,17 +57,17 @@ fn every_chapter_is_run() {
     }
 }
 
-/// A wrong number, a wrong order, a wrong exit code, a flag that does not exist and an old picture
-/// are all noticed.
+/// A wrong number, a wrong order, a wrong exit code, an unknown flag and an outdated diagram are
+/// found.
 #[test]
-fn what_is_not_true_is_noticed() {
+fn wrong_chapters_are_found() {
     let sim = "```sh\nkgate sim --protocol raymond -n 4 -k 1 --duration 20\n```\n";
     let draw = "```sh\nkgate scenario scenarios/vcube/d1.txt --diagram docs/book/src/img/raymond.svg\n```\n";
     for (text, says) in [
         (format!("{sim}\n```text\ngranted     123456 of 123456 requests\n```\n"), "does not print"),
         (
             format!(
-                "{sim}\n```text\nverdict     correct: never more than 1 inside, every request of a live process answered\nprotocol    raymond: permissions of all but k, asked for directly\n```\n"
+                "{sim}\n```text\nverdict     PASS: never more than 1 slots in use, every request of a live process served\nprotocol    raymond: permissions of all but k, asked for directly\n```\n"
             ),
             "does not print",
         ),

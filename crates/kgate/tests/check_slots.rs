@@ -1,11 +1,10 @@
-//! `kgate check --protocol slots` as its users meet it.
+//! `kgate check --protocol slots` on the command line.
 
 mod common;
 
 use common::{json, kgate, stderr};
 
-/// `slots` within small bounds, with everything that only it knows of; and a rule left out is
-/// found.
+/// `slots` holds within small bounds, with every option of its own.
 #[test]
 fn check_explores_numbered_slots() {
     for bounds in [
@@ -24,24 +23,24 @@ fn check_explores_numbered_slots() {
     }
 }
 
-/// A rule left out is found, and the simulator, told the same options, comes to the same.
+/// A missing rule is found, and the simulator agrees under the same options.
 #[test]
 fn a_rule_left_out_is_found() {
     let off = "--channels unordered --defer off --quiet off --keep off --cohort 0";
     for bounds in [
         "-n 3 --as-printed S1",
         "-n 2 --restarts 1 --as-printed S2",
-        "-n 2 --restarts 2 --as-printed S4 --property growing-fence",
+        "-n 2 --restarts 2 --as-printed S4 --property increasing-fences",
         "-n 2 --restarts 1 --as-printed S6",
         "-n 2 --withdrawals 1 --as-printed S7",
-        "-n 3 --resize 2 --quiet on --as-printed S9 --property what-is-free",
+        "-n 3 --resize 2 --quiet on --as-printed S9 --property free-slots",
         "-n 2 --entries 2,1 --ask-inside --keep on --as-printed S10 --property granted",
         "-n 2 -k 2 --weight-max 2 --resize 1 --as-printed S11 --property granted",
         "-n 3 --crashes 1 --dissemination tree --as-printed S13 --property granted",
         "-n 2 --as-printed SP1 --property order-of-stamps",
         "-n 2 --as-printed SP2 --property at-most-k",
     ] {
-        // An option that is said twice is refused: what a row says stands for what is off.
+        // A repeated option is rejected: the options of a row replace those in `off`.
         let mut words: Vec<&str> = off.split(' ').collect();
         for flag in ["--quiet", "--keep"].iter().filter(|flag| bounds.contains(**flag)) {
             let place = words.iter().position(|word| word == flag).expect("it is there");

@@ -107,13 +107,13 @@ fn bad_input_is_refused_with_advice() {
         ("sim --protocol stabilizing --loss 2", "not a probability"),
         (
             "sim --protocol stabilizing --model state --loss 0.1",
-            "--loss means nothing in the state model",
+            "--loss has no meaning in the state model",
         ),
         ("sim --swarm --seeds 0", "0 is not in"),
-        ("sim --swarm -n 5", "a swarm draws every setting by itself: leave out -n"),
+        ("sim --swarm -n 5", "a swarm generates every setting: leave out -n"),
         ("sim --swarm --crash 3@5", "leave out --crash"),
-        ("sim --seeds 5", "is for a swarm: give --swarm"),
-        ("sim --save x", "is for a swarm: give --swarm"),
+        ("sim --seeds 5", "--seeds needs --swarm"),
+        ("sim --save x", "--save needs --swarm"),
         ("sim --swarm --protocol paxos", "unknown protocol 'paxos'"),
         ("sim --swarm --protocol raymond --as-printed D2", "raymond: it has none"),
         ("sim --swarm --as-printed X1", "not a published defect of any protocol"),
@@ -418,22 +418,22 @@ fn a_trace_is_checked_by_itself() {
     std::fs::write(&file, "nothing\n").expect("a file");
     let output = kgate(&format!("trace check {path}"));
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("no header of a trace"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("not the header of a trace"), "{}", stderr(&output));
     std::fs::remove_file(&file).expect("it is ours");
     assert_eq!(kgate("trace check nosuchfile").status.code(), Some(2));
 }
 
-/// A swarm tells a line a protocol; one that finds something exits with 1 and saves a seed whose
-/// command shows it; one that shows nothing does not look like success.
+/// A swarm prints one line per protocol; one with a failure exits with 1 and saves a seed whose
+/// command replays it; one that shows nothing is no success.
 #[test]
-fn a_swarm_finds_saves_and_tells() {
+fn a_swarm_finds_saves_and_prints() {
     let folder = std::env::temp_dir().join(format!("kgate-seeds-{}", std::process::id()));
     let good = kgate(&format!("sim --swarm --seeds 8 --save {}", folder.display()));
     assert_eq!(good.status.code(), Some(0), "{}", stderr(&good));
     assert_eq!(
         stdout(&good)
             .lines()
-            .filter(|line| line.contains("8 runs") && line.ends_with("all correct"))
+            .filter(|line| line.contains("8 runs") && line.ends_with("PASS"))
             .count(),
         8
     );
@@ -470,7 +470,7 @@ fn a_swarm_finds_saves_and_tells() {
         .into_iter()
         .find(|output| output.status.code() == Some(1))
         .expect("some seed has no fault");
-    assert!(stdout(&calm).contains("NOTHING SHOWN: no fault ever happened"), "{}", stdout(&calm));
+    assert!(stdout(&calm).contains("NOTHING SHOWN: no fault happened"), "{}", stdout(&calm));
 }
 
 /// Every schedule: the repaired protocol holds, the printed one is caught with a schedule, and a
@@ -497,9 +497,9 @@ fn schedules_are_explored() {
     assert_eq!(cut["complete"], false);
     for (line, says) in [
         ("check -n 3 -k 3", "choose k below n"),
-        ("check -n 3 --crashes 3", "let one live"),
+        ("check -n 3 --crashes 3", "leave at least one process alive"),
         ("check --as-printed D1", "raymond: it has none"),
-        ("check --restarts 1", "do not come back from a crash"),
+        ("check --restarts 1", "do not recover from a crash"),
         ("check --graph path", "leave out --graph"),
         ("check --tolerate 1", "leave out --tolerate"),
         ("check --ask-inside", "takes one request at a time"),
@@ -517,18 +517,18 @@ fn schedules_are_explored() {
         ("check --ask-again --expiries 1", "leave out --ask-again"),
         ("check --protocol slots --ask-again", "--expiries"),
         ("check --protocol slots --restarts 1 --down kept", "leave out --down kept"),
-        ("check --protocol slots -k 1 --weight-max 2", "nobody could ever be granted so many"),
+        ("check --protocol slots -k 1 --weight-max 2", "such a request could never be granted"),
         (
             "check --protocol slots -k 2 --lanes 2 --weight-max 2",
-            "nobody could ever be granted so many",
+            "such a request could never be granted",
         ),
-        ("check --protocol slots -n 2 -k 3", "let more of them ask"),
-        ("check --entries 1,1,1,1", "give one for each process at most"),
+        ("check --protocol slots -n 2 -k 3", "raise --entries"),
+        ("check --entries 1,1,1,1", "give at most one per process"),
         ("check --symmetry", "compares names"),
         ("check --symmetry --fair", "cannot be used with"),
-        ("check -k 2 --entries 1,0", "let more of them ask"),
-        ("check --property speed", "choose of at most k slots in use;"),
-        ("check --protocol tree-token --graph ring", "ring is none"),
+        ("check -k 2 --entries 1,0", "raise --entries"),
+        ("check --property speed", "choose one of at most k slots in use;"),
+        ("check --protocol tree-token --graph ring", "ring is not a tree"),
     ] {
         let output = kgate(line);
         assert_eq!(output.status.code(), Some(2), "{line}");
@@ -536,8 +536,8 @@ fn schedules_are_explored() {
     }
 }
 
-/// Where a protocol claims nothing, its liveness is not checked, and that is told; what is found is
-/// played in the very setting of the search.
+/// Liveness is not checked beyond a protocol's claims, and the output says so; a counterexample is
+/// played in the setting of the search.
 #[test]
 fn claims_and_settings_are_kept() {
     for (bounds, note) in
@@ -564,14 +564,13 @@ fn claims_and_settings_are_kept() {
     }
 }
 
-/// A counterexample is played by the simulator, and written down as a story that plays and as a
-/// cluster_state.
+/// A counterexample is played by the simulator, and saved as a scenario and as a diagram.
 #[test]
 fn a_counterexample_is_written_down() {
     let folder = std::env::temp_dir().join(format!("kgate-check-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let (story, cluster_state) = (folder.join("t1.txt"), folder.join("t1.svg"));
-    let files = format!("--scenario {} --diagram {}", story.display(), cluster_state.display());
+    let (story, diagram) = (folder.join("t1.txt"), folder.join("t1.svg"));
+    let files = format!("--scenario {} --diagram {}", story.display(), diagram.display());
     let found =
         kgate(&format!("check --protocol timer-free -n 2 --as-printed t1 --shortest {files}"));
     assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
@@ -583,13 +582,11 @@ fn a_counterexample_is_written_down() {
     let played = kgate(&format!("scenario {}", story.display()));
     assert_eq!(played.status.code(), Some(0), "{}", stdout(&played));
     assert!(
-        stdout(&played).contains("6 steps") && stdout(&played).contains("repaired correct"),
+        stdout(&played).contains("6 steps") && stdout(&played).contains("correct with the repair"),
         "{}",
         stdout(&played)
     );
-    assert!(
-        std::fs::read_to_string(&cluster_state).expect("a cluster_state").contains("VIOLATED at 6")
-    );
+    assert!(std::fs::read_to_string(&diagram).expect("a diagram").contains("VIOLATED at 6"));
     let other = folder.join("none.txt");
     let none = kgate(&format!("check --protocol timer-free -n 2 --scenario {}", other.display()));
     assert!(
@@ -600,8 +597,9 @@ fn a_counterexample_is_written_down() {
     assert_eq!(nowhere.status.code(), Some(2), "{}", stderr(&nowhere));
 }
 
-/// Every configuration, in the state model: the corrected rules hold; as printed they are caught,
-/// with the configuration in which it begins; what means nothing there, or is too much, is refused.
+/// Every configuration, in the state model: the corrected rules hold; the printed ones are caught,
+/// with the start configuration; options without meaning there, and sizes that are too large, are
+/// rejected.
 #[test]
 fn configurations_are_explored() {
     let check = "check --protocol stabilizing";
@@ -616,7 +614,7 @@ fn configurations_are_explored() {
         ("-n 3 -k 1 --graph star --as-printed C1", "7  p1(a8) moves"),
         ("-n 3 -k 2 --graph star --as-printed C7", "p1 T=Tok S=p0 P=p0 L=1"),
         ("-n 3 -k 2 --graph ring --as-printed C8", "3  p2(a6) moves"),
-        ("-n 2 --as-printed C5 --property recovers", "again and again"),
+        ("-n 2 --as-printed C5 --property recovers", "repeated for ever"),
     ] {
         let output = kgate(&format!("{check} {line}"));
         assert_eq!(output.status.code(), Some(1), "{line}: {}", stderr(&output));
@@ -627,11 +625,11 @@ fn configurations_are_explored() {
     assert_eq!(one["properties"].as_array().map(Vec::len), Some(1));
     for (line, says) in [
         ("-n 3 -k 3", "choose k below n"),
-        ("-n 3 --entries 2", "--entries means nothing"),
-        ("-n 3 --channels fifo", "--channels means nothing"),
-        ("-n 3 --fair", "--fair means nothing"),
-        ("-n 3 --scenario story.txt", "--scenario means nothing"),
-        ("-n 3 --property deadlock", "choose of some process can move"),
+        ("-n 3 --entries 2", "--entries has no meaning"),
+        ("-n 3 --channels fifo", "--channels has no meaning"),
+        ("-n 3 --fair", "--fair has no meaning"),
+        ("-n 3 --scenario story.txt", "--scenario has no meaning"),
+        ("-n 3 --property deadlock", "choose one of some process can move"),
         ("-n 4 --graph complete", "choose fewer processes"),
         ("-n 4 --graph ring --max-memory 1", "3 GiB"),
     ] {
@@ -641,8 +639,8 @@ fn configurations_are_explored() {
     }
 }
 
-/// A story is played: exit 0 as told; 1 with the difference if not, which --rewrite mends; 2 if it
-/// is none or cannot be played. Trace and diagram are written.
+/// A scenario is played: exit 0 if it passes; 1 with the difference if it fails, which --rewrite
+/// repairs; 2 if it is malformed or cannot be played. Trace and diagram are written.
 #[test]
 fn scenarios_are_played_and_compared() {
     let folder = std::env::temp_dir().join(format!("kgate-scenario-{}", std::process::id()));
@@ -659,9 +657,9 @@ fn scenarios_are_played_and_compared() {
     let output = kgate(&format!("scenario {file} --trace {trace} --diagram {diagram}"));
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
     assert_eq!(kgate(&format!("trace check {trace}")).status.code(), Some(0));
-    assert!(std::fs::read_to_string(&diagram).expect("a cluster_state").starts_with("<svg "));
+    assert!(std::fs::read_to_string(&diagram).expect("a diagram").starts_with("<svg "));
     let report = json(&format!("scenario --json {file}"));
-    assert_eq!((&report["right"], &report["steps"]), (&true.into(), &2.into()));
+    assert_eq!((&report["passed"], &report["steps"]), (&true.into(), &2.into()));
     let told = std::fs::read_to_string(&file).expect("rewritten");
     std::fs::write(&file, told.replace("p0 -> p1: request", "p0 -> p1: reply")).expect("written");
     let output = kgate(&format!("scenario {}", folder.display()));
@@ -675,15 +673,15 @@ fn scenarios_are_played_and_compared() {
     std::fs::write(&file, "protocol raymond\nsleep\n").expect("written");
     let output = kgate(&format!("scenario {file}"));
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
-    assert!(stderr(&output).contains("line 2: `sleep` is no header"));
+    assert!(stderr(&output).contains("line 2: `sleep` is not a header"));
     assert_eq!(kgate("scenario no-such-file.txt").status.code(), Some(2));
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// What cannot be played exits with 2, what comes otherwise than told with 1; of several files all
-/// are told, and 2 outweighs 1.
+/// A scenario that cannot be played exits with 2, one that fails with 1; of several files each is
+/// reported, and 2 outweighs 1.
 #[test]
-fn a_scenario_that_cannot_be_meant_is_bad_usage() {
+fn an_impossible_scenario_is_a_usage_error() {
     let folder = std::env::temp_dir().join(format!("kgate-unplayed-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let put = |name: &str, header: &str, steps: &str| {
@@ -699,11 +697,7 @@ fn a_scenario_that_cannot_be_meant_is_bad_usage() {
         ("tree-token\nprocesses 4\nk 1\ngraph 0-1 2-3", "", "must be connected"),
         ("tree-token\nprocesses 2\nk 1\nroot p7", "", "p7 is not a process"),
         ("timer-free\nprocesses 4\nk 2\ntolerate 9", "", "`tolerate 9`"),
-        (
-            "stabilizing\nprocesses 2\nk 1\nmodel state\nstate p1 T=R S=- P=- L=1",
-            "",
-            "is no state of p1",
-        ),
+        ("stabilizing\nprocesses 2\nk 1\nmodel state\nstate p1 T=R S=- P=- L=1", "", "of p1"),
         ("raymond\nprocesses 2\nk 1", "p0 releases\n", "is not possible here"),
     ] {
         let output = kgate(&format!("scenario {}", put("a.txt", header, steps)));
@@ -715,15 +709,15 @@ fn a_scenario_that_cannot_be_meant_is_bad_usage() {
     let output = kgate(&format!("scenario {}", folder.display()));
     assert_eq!(output.status.code(), Some(2));
     let says = stdout(&output);
-    assert!(says.contains("a.txt: line ") && says.contains("c.txt: NOT AS TOLD"), "{says}");
-    assert!(says.contains("3 scenarios, 1 of them not as told, 2 not played"), "{says}");
-    assert!(stderr(&output).contains("`sleep` is no header"), "{}", stderr(&output));
+    assert!(says.contains("a.txt: line ") && says.contains("c.txt: FAIL"), "{says}");
+    assert!(says.contains("3 scenarios, 1 of them FAIL, 2 not played"), "{says}");
+    assert!(stderr(&output).contains("`sleep` is not a header"), "{}", stderr(&output));
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// No file is written over the story, and none twice.
+/// No output overwrites the scenario or another output.
 #[test]
-fn a_story_is_not_written_over() {
+fn a_scenario_is_not_overwritten() {
     let folder = std::env::temp_dir().join(format!("kgate-twice-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let (at, story) =
@@ -743,10 +737,9 @@ fn a_story_is_not_written_over() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// Where nothing can be saved, a swarm does not begin; and a save that fails later loses no
-/// finding.
+/// A swarm does not begin if it cannot save; and a save that fails later loses no finding.
 #[test]
-fn a_swarm_tells_before_it_saves() {
+fn a_swarm_prints_before_it_saves() {
     let folder = std::env::temp_dir().join(format!("kgate-unsaved-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("file"), "").expect("written");

@@ -88,7 +88,7 @@ fn what_cannot_be_meant() {
     for (line, says) in [
         ("demo --protocol nonsense", "unknown protocol"),
         ("demo --nodes 0", "--nodes"),
-        ("demo -k 0", "--units"),
+        ("demo -k 0", "--k"),
         ("demo --seconds 0", "--seconds"),
         ("bench cluster --protocol nonsense", "unknown protocol"),
         ("bench cluster --clients 1,x", "--clients"),

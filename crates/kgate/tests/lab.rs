@@ -1,4 +1,4 @@
-//! `kgate lab` as its users meet it: real processes, also such that are killed half-way.
+//! `kgate lab` on the command line: real processes, some of which are killed half-way.
 
 mod common;
 
@@ -29,7 +29,7 @@ vary.protocol = ["raymond"]
 
 [[plot]]
 name = "use"
-title = "Units in use"
+title = "Slots in use"
 grid = "high"
 x = "time"
 y = "slots_in_use.series"
@@ -38,10 +38,10 @@ x_label = "time"
 y_label = "slots"
 "#;
 
-/// Whenever `kgate lab run` is killed, the same command goes on from there, and in the end every
-/// table is the same to the byte.
+/// Whenever `kgate lab run` is killed, the same command resumes it, and in the end every table is
+/// the same to the byte.
 #[test]
-fn a_killed_experiment_goes_on() {
+fn a_killed_experiment_resumes() {
     let folder = Folder::new("killed");
     let file = folder.file(EXPERIMENT);
     let whole = folder.0.join("whole");
@@ -55,8 +55,7 @@ fn a_killed_experiment_goes_on() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kgate"));
         command.args(["lab", "run", &file, "--jobs", "2", "--out"]).arg(&part);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("kgate");
-        // Until there are so many lines, or it is through, which a slow test machine makes
-        // possible.
+        // Wait until there are so many lines, or until the command has ended.
         while lines(&runs) < least && child.try_wait().expect("a child").is_none() {
             std::thread::yield_now();
         }
@@ -70,7 +69,7 @@ fn a_killed_experiment_goes_on() {
     assert_eq!(files(&part.join("mine")), files(&whole.join("mine")));
 }
 
-/// Two halves, joined, are what one command would have written.
+/// Two merged shards give the same files as one command.
 #[test]
 fn shards_are_joined() {
     let folder = Folder::new("joined");
@@ -90,11 +89,11 @@ fn shards_are_joined() {
     assert_eq!(files(&dirs[3].join("mine")), files(&dirs[0].join("mine")));
 }
 
-/// The command that a table names makes the very run that the table tells of.
+/// The command in a table replays the run of its row.
 #[test]
 fn a_command_of_the_table_makes_the_run_again() {
     let folder = Folder::new("again");
-    // Without the explorer, for which twelve processes are too many.
+    // Without the model checker, for which twelve processes are too many.
     let file = folder.file(
         &EXPERIMENT.replace("set = { processes = 3, k = 1 }", "").replace("\"check\"", "\"sim\""),
     );
@@ -116,10 +115,10 @@ fn a_command_of_the_table_makes_the_run_again() {
     assert_eq!(report["grants"].as_f64(), row["measured"]["grants"].as_f64());
 }
 
-/// What cannot be run: exit 2, and a text that names the place and what to do; nothing of the
-/// environment gets into a run.
+/// An invalid experiment exits with 2 and an error that names the place and what to do; the
+/// environment does not affect a run.
 #[test]
-fn what_cannot_be_run_is_refused() {
+fn invalid_experiments_are_rejected() {
     let folder = Folder::new("refused");
     let out = folder.0.join("out");
     for (old, new, says) in [
@@ -150,8 +149,7 @@ fn what_cannot_be_run_is_refused() {
     assert!(deaf.output().expect("kgate").status.success());
 }
 
-/// A published defect that shows itself is a row that is not correct, and what one wanted to see:
-/// exit 0.
+/// A published defect that shows a violation is a row that is not correct, as expected: exit 0.
 #[test]
 fn a_published_defect_may_be_seen() {
     let folder = Folder::new("wrong");
@@ -165,8 +163,8 @@ fn a_published_defect_may_be_seen() {
     assert!(rows.contains("\"correct\":false"), "{rows}");
 }
 
-/// Results are looked at: verdicts as text and as Markdown, of which a false claim is not green, a
-/// ranking, and no difference to themselves; pages are written once more.
+/// Results are compared: verdicts as text and as Markdown, with a false claim not reproduced; a
+/// ranking; no difference to themselves; reports are written again.
 #[test]
 fn results_are_compared() {
     let folder = Folder::new("compared");
@@ -213,7 +211,7 @@ fn lines(path: &Path) -> usize {
     std::fs::read(path).map_or(0, |text| text.iter().filter(|byte| **byte == b'\n').count())
 }
 
-/// Every file of a folder and of the folders in it, but the lock.
+/// Every file below a directory, without the lock.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).expect("a folder") {
@@ -228,7 +226,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// A folder that goes with the test.
+/// A directory that is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,5 +1,4 @@
-//! Every stored seed is run again: a bug that was found leaves its seed behind, and must stay
-//! repaired.
+//! Every stored seed is run again: a fixed bug leaves its seed behind and must stay fixed.
 //!
 //! A file of `verification/seeds/` has comment lines, one of them `# expect: correct` or `# expect: VIOLATED
 //! <property>` (a published defect that must show), and one command. Commands with `--as-printed`
@@ -8,9 +7,9 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Stored seeds do as they say: twice, on both engines, with equal hashes.
+/// Stored seeds have the expected verdict on both engines, with equal hashes.
 #[test]
-fn stored_seeds_do_as_they_say() {
+fn stored_seeds_have_the_expected_verdict() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../verification/seeds");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .expect("seeds")
@@ -47,12 +46,12 @@ fn stored_seeds_do_as_they_say() {
     }
 }
 
-/// What a run violates; both engines give the same run.
+/// The violated properties of a run; both engines give the same run.
 fn violated(line: &str) -> Vec<String> {
     let [once, again] =
         ["bucket", "heap"].map(|engine| report(&format!("{line} --engine {engine}")));
     assert_eq!(once["hash"], again["hash"], "{line}");
-    assert!(once["requests"].as_u64() > Some(0), "{line}: nobody asked");
+    assert!(once["requests"].as_u64() > Some(0), "{line}: no requests");
     let violations = once["violations"].as_array().expect("a list");
     violations
         .iter()

@@ -1,14 +1,13 @@
-//! `kgate sim` with numbered slots: what is refused, and that every option is in the command that
-//! makes a run again.
+//! `kgate sim` with numbered slots: rejected options, and that the replay command has every option.
 
 mod common;
 
 use common::{kgate, stderr, stdout};
 
-/// What only numbered slots know of is refused for others, each flag by its name; and what cannot
-/// be meant says what can.
+/// Options of numbered slots are rejected for other protocols, each flag by its name; impossible
+/// values say what is possible.
 #[test]
-fn options_of_slots_are_refused() {
+fn options_of_slots_are_rejected() {
     for flag in [
         "--clients 2",
         "--weight-max 2",
@@ -32,11 +31,11 @@ fn options_of_slots_are_refused() {
         assert!(stderr(&output).contains(&says), "{flag}: {}", stderr(&output));
     }
     for (line, says) in [
-        ("--patience 3", "give --withdraw"),
-        ("--loss 0.1", "give --ask-again"),
+        ("--patience 3", "add --withdraw"),
+        ("--loss 0.1", "add --ask-again"),
         ("--weight-max 4", "choose at most 3"),
         ("--weight-max 2 --lanes 2 --resize 2@5", ""),
-        ("--resize 2", "units@time such as 2@300"),
+        ("--resize 2", "write k@time, for example 2@300"),
         ("--resize 2@1001", "before the run's end at 1000"),
         ("--crash 1@5..9 --down kept", "leave out --down kept"),
         ("-n 2 -k 1 --membership join --crash 0@5..9,1@20..25", "some process must never crash"),
@@ -51,8 +50,8 @@ fn options_of_slots_are_refused() {
     }
 }
 
-/// The command that is printed makes the same run again, whatever was asked for; and its trace is
-/// checked right by itself.
+/// The printed command replays the same run, whatever the options; and the oracle finds no violation
+/// in its trace.
 #[test]
 fn the_replay_is_complete() {
     let folder = std::env::temp_dir().join(format!("kgate-slots-{}", std::process::id()));

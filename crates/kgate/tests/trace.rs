@@ -20,24 +20,24 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Every form of one trace, by file, by standard output, and beside `checker`; the simulator's own
-/// cluster_state is that of its trace.
+/// Every form of one trace, by file and by standard output, and `kgate trace check`; the diagram of
+/// the simulator is that of its trace.
 #[test]
 fn a_trace_in_every_form() {
     let folder = folder("trace-forms");
     let path = |name: &str| folder.join(name).display().to_string();
-    let (trace, cluster_state) = (path("run.ndjson"), path("run.svg"));
+    let (trace, diagram) = (path("run.ndjson"), path("run.svg"));
     let sim = "sim --protocol raymond -n 4 -k 2 --load high --hold 1 --duration 10";
-    let output = kgate(&format!("{sim} --trace {trace} --diagram {cluster_state} --window 2..6"));
+    let output = kgate(&format!("{sim} --trace {trace} --diagram {diagram} --window 2..6"));
     assert!(output.status.success(), "{}", said(&output.stderr));
-    let drawn = std::fs::read_to_string(&cluster_state).expect("a cluster_state");
+    let drawn = std::fs::read_to_string(&diagram).expect("a diagram");
     let again = kgate(&format!("trace {trace} --as svg --window 2..6"));
     let again = said(&again.stdout);
     let arrows = |svg: &str| svg.matches("class=\"message\"").count();
     assert!(arrows(&drawn) > 10 && arrows(&drawn) == arrows(&again), "{again}");
     let text = said(&kgate(&format!("trace {trace} --processes 0")).stdout);
     assert!(
-        text.lines().skip(1).all(|line| line.contains("  p0  ")) && text.contains("goes in"),
+        text.lines().skip(1).all(|line| line.contains("  p0  ")) && text.contains("acquires"),
         "{text}"
     );
     let log = said(&kgate(&format!("trace {trace} --as shiviz --show 0..3")).stdout);
@@ -51,10 +51,10 @@ fn a_trace_in_every_form() {
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
-/// What cannot be meant, or does not fit, exits with 2, says what to do, and leaves files as they
-/// are.
+/// Impossible options, and runs that do not fit, exit with 2, say what to do, and leave files as
+/// they are.
 #[test]
-fn what_is_refused() {
+fn usage_errors() {
     let folder = folder("trace-refused");
     let path = |name: &str| folder.join(name).display().to_string();
     let (trace, old) = (path("run.ndjson"), path("old.svg"));
@@ -66,11 +66,11 @@ fn what_is_refused() {
         (format!("sim -n 100 --duration 5 --diagram {old}"), "--show 0..15"),
         (format!("trace {trace} --as text --out {trace}"), "is the trace itself"),
         (format!("trace {trace} --show 99"), "0..15"),
-        (format!("sim --trace {old} --diagram {old}"), "a file each"),
+        (format!("sim --trace {old} --diagram {old}"), "a file of its own"),
         ("trace nosuchfile --as svg".into(), "cannot read the trace"),
         ("trace".into(), "FILE"),
         ("sim --window 1..2".into(), "--diagram"),
-        ("sim --runs 2 --diagram x.svg".into(), "a diagram tells one run"),
+        ("sim --runs 2 --diagram x.svg".into(), "--diagram records one run"),
         (format!("sim --protocol stabilizing --model state --diagram {old}"), "kgate scenario"),
     ] {
         let output = kgate(&line);
