@@ -1,11 +1,11 @@
 //! Permissions counted as printed: `reply_count` and `perm_count` (robust-2012, Algorithm 2 lines
 //! 9-12 and 25-30; vcube-2018, Algorithm 7.1 lines 12-15 and 30-37).
 //!
-//! The repaired protocol keeps the set of those who permitted *this* request, and needs none of
-//! this. The printed one keeps, for each process, how many REPLYs it still owes, takes it for a
-//! permission when that number comes to zero, and counts permissions. D2, D3, D7 and D8 show only
-//! with these counters, so they bring them back. One REPLY(count) of the papers is `count` REPLYs
-//! here, so that each answers one request whatever the order in which they come.
+//! The repaired protocol keeps the set of processes that permitted *this* request, and needs no
+//! counters. The printed one keeps, for each process, the number of REPLYs that it still owes,
+//! treats it as a permission when that number reaches zero, and counts permissions. D2, D3, D7 and
+//! D8 show only with these counters, so they enable them. One REPLY(count) of the papers is `count`
+//! REPLYs here, so that each answers one request whatever their order of arrival.
 
 use alloc::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ impl Counters {
         self.perm_count = 0;
     }
 
-    /// Line 14 (robust-2012: line 11): everybody alive owes one more REPLY.
+    /// Line 14 (robust-2012: line 11): every live process owes one more REPLY.
     pub(super) fn broadcast(&mut self, others: impl Iterator<Item = NodeId>) {
         for node in others {
             *self.reply_count.entry(node).or_default() += 1;

@@ -1,8 +1,8 @@
-//! To whom a REPLY is owed.
+//! The processes that are owed a REPLY.
 //!
-//! A process under load is asked by hundreds before it answers them all at once, in whatever order
-//! their requests come. So a debt is just appended, and the list is put in order when it is paid,
-//! compared, or twice as long as it need be: O(1) a request.
+//! A process under load gets hundreds of requests before it answers them all at once, and they
+//! arrive in any order. So a debt is just appended, and the list is sorted when the debts are paid,
+//! compared, or twice as many as necessary: O(1) per request.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -10,35 +10,35 @@ use core::hash::{Hash, Hasher};
 
 use kgate_core::{NodeId, Stamp};
 
-/// The requests that are to be answered: of each process the newest. Equal if the debts are, in
-/// whatever order they came.
+/// The requests to be answered: the newest of each process. Equal if the debts are, whatever their
+/// order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Deferred {
-    /// May hold older requests of the same process, and any order.
+    /// May contain older requests of the same process, in any order.
     entries: Vec<(NodeId, u64)>,
-    /// With so many entries half of them are older requests of the same processes.
+    /// With this many entries half of them are older requests of the same processes.
     most: usize,
     /// Every request counts, as it does for the printed counters.
     each: bool,
 }
 
 impl Deferred {
-    /// No debts among so many processes; `each` is whether every request is to be answered, and not
-    /// only the newest.
+    /// No debts among this many processes; `each` is whether every request is to be answered, and
+    /// not only the newest.
     pub(super) fn new(nodes: u32, each: bool) -> Self {
         Self { entries: Vec::new(), most: 2 * nodes as usize, each }
     }
 
-    /// Remembers to answer `theirs`.
+    /// Defers the answer to `theirs`.
     #[inline]
     pub(super) fn add(&mut self, theirs: Stamp) {
         if self.entries.len() >= self.most && !self.each {
-            self.settle(); // Memory follows the number of processes, not that of requests.
+            self.settle(); // Memory grows with the number of processes, not with that of requests.
         }
         self.entries.push((theirs.node, theirs.clock));
     }
 
-    /// Forgets what is owed to `node`.
+    /// Removes the debt to `node`.
     pub(super) fn remove(&mut self, node: NodeId) {
         self.entries.retain(|entry| entry.0 != node);
     }
@@ -50,13 +50,14 @@ impl Deferred {
         settled.entries.into_iter()
     }
 
-    /// The same, when they are paid.
+    /// The same debts, when they are paid.
     pub(super) fn pay(mut self) -> impl Iterator<Item = (NodeId, u64)> {
         self.settle();
         self.entries.into_iter()
     }
 
-    /// Sorted by id, the newest first; and of each process only that one, unless each counts.
+    /// Sorts by id, the newest request first; and keeps only that one of each process, unless each
+    /// counts.
     fn settle(&mut self) {
         if self.entries.is_sorted_by(|a, b| a.0 < b.0) {
             return;
@@ -69,8 +70,7 @@ impl Deferred {
             }
             return;
         }
-        // Of many processes most ask: then a table by id, of clocks plus one, is faster than a
-        // sort.
+        // If most processes request, a table by id, of clocks plus one, is faster than a sort.
         let mut newest: Vec<u64> = alloc::vec![0; last + 1];
         for &(node, clock) in &self.entries {
             let place = &mut newest[node.index()];
@@ -97,7 +97,7 @@ impl Hash for Deferred {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut settled = self.clone();
         settled.settle();
-        settled.entries.hash(state); // With its length: else a debt could be taken for whatever is hashed next.
+        settled.entries.hash(state); // With its length: otherwise a debt could be confused with the next hashed value.
     }
 }
 
@@ -113,7 +113,8 @@ mod tests {
         deferred
     }
 
-    /// One REPLY a process, to its newest request, in the order of ids, however they came.
+    /// One REPLY per process, to its newest request, in the order of ids, whatever the order of
+    /// arrival.
     #[test]
     fn newest_request_of_each() {
         let debts = owed(&[(7, 1), (2, 5), (7, 9), (2, 3), (4, 1)]);
@@ -125,7 +126,7 @@ mod tests {
         assert_ne!(debts, owed(&[(4, 1), (2, 5), (7, 8)]));
     }
 
-    /// What is hashed says where it ends, so that a debt less here and the same words elsewhere is
+    /// The hash includes the length, so that one debt less here and the same words elsewhere give
     /// another state.
     #[test]
     fn hashed_with_its_length() {
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(two, words(&owed(&[(4, 1), (2, 3), (2, 5)])), "in whatever order they came");
     }
 
-    /// A process that asks a thousand times while it is put off is one debt, not a thousand.
+    /// A process that requests a thousand times while it is deferred is one debt, not a thousand.
     #[test]
     fn memory_follows_processes() {
         let requests: Vec<(u32, u64)> = (0..10_000u32).map(|i| (i % 5, u64::from(i))).collect();

@@ -1,4 +1,4 @@
-//! What requesters and permitters say to each other.
+//! The messages between requesters and permitters.
 
 use kgate_core::{Carried, Message};
 use serde::{Deserialize, Serialize};
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 /// The mutex's own REPLY, or a message of its broadcast.
 #[derive(Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PermissionMessage<M> {
-    /// You may enter, as far as I am concerned. Nobody answers.
+    /// The sender permits the receiver to enter. There is no answer.
     Reply {
         /// The clock of the receiver's request that this permits.
         clock: u64,
     },
-    /// A request on its way.
+    /// A request, as its broadcast carries it.
     Broadcast(M),
 }
 
-/// By hand: derived for a generic type, it would copy field by field, which costs more than all
-/// else in a delivery.
+/// Written by hand: the derived version for a generic type copies field by field, which costs more
+/// than all the rest of a delivery.
 impl<M: Copy> Clone for PermissionMessage<M> {
     fn clone(&self) -> Self {
         *self

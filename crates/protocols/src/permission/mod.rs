@@ -1,28 +1,29 @@
 //! k-mutual exclusion by permissions: Raymond 1989, with crashes as in Bouillaguet-Arantes-Sens
 //! 2008, robust-2012 (Algorithm 2) and vcube-2018 (Algorithm 7.1).
 //!
-//! A process that wants a unit stamps a request with its logical clock and broadcasts it. Everybody
-//! answers with REPLY, the permission, at once; except who holds a unit, or waits with an earlier
-//! stamp: these answer when they release. The requester enters when all but k of the processes it
-//! holds for alive, itself included among those, have given permission: at most k-1 others can then
-//! be inside.
+//! A process that wants a slot stamps a request with its logical clock and broadcasts it. Every
+//! other process answers with REPLY, the permission, at once; except a process that holds a slot,
+//! or waits with an earlier stamp: it answers when it releases. The requester enters when all but k
+//! of the processes that it considers alive, itself included, have given permission: at most k-1
+//! others can then be inside.
 //!
 //! Invariant: if two processes wait or hold, the one with the later stamp has no permission from
 //! the other. So of k+1 processes inside, the latest would lack k permissions and could not have
 //! entered.
 //!
-//! Cost: the broadcast (n-1 messages, or 2(n-1) with ACKs) and n-1 REPLY an entry; obtaining takes
+//! Cost: the broadcast (n-1 messages, or 2(n-1) with ACKs) and n-1 REPLY per entry; obtaining takes
 //! the broadcast and one delay, hand-over one delay. State of an idle process: its clock, the
-//! crashed, the broadcast's own.
+//! crashed processes, the broadcast's own state.
 //!
-//! The algorithm is generic over its broadcast ([`Broadcast`]) and hears of crashes by
+//! The algorithm is generic over its broadcast ([`Broadcast`]) and learns of crashes by
 //! `Input::Crashed` alone.
 //!
-//! Deviations from the papers (`docs/internals/reproduction.md` tells the stories of D1 .. D9):
+//! Deviations from the papers (`docs/internals/reproduction.md` describes D1 .. D9):
 //! - D2: a REPLY names the request that it permits, and only those to the present request count,
 //!   from its broadcast on;
 //! - D3: the *set* of permissions is kept, not their number;
-//! - D4: one crash handler: the dead one's permission goes first, then the dead one;
+//! - D4: one crash handler: it removes the permission of the crashed process first, then the
+//!   process itself;
 //! - D6: the clock advances with every request;
 //! - D9: priority goes to the earlier stamp;
 //! - instead of counting deferred replies (`defer_count`), the newest request of each process is
@@ -77,7 +78,7 @@ impl<S: Broadcast> Permission<S> {
         }
         let clock = self.clock.checked_add(1).expect("2^32 jumps of 2^32 requests each");
         if !self.defects.has(D6) {
-            self.clock = clock; // D6: as printed, the next request would tolerate the same stamp.
+            self.clock = clock; // D6: as printed, the next request has the same stamp.
         }
         self.request = Some(Box::new(Request::new(clock, self.nodes, self.counters.is_some())));
         if let Some(counters) = &mut self.counters {
@@ -102,7 +103,7 @@ impl<S: Broadcast> Permission<S> {
         Ok(())
     }
 
-    /// Gives the permissions that were put off.
+    /// Sends the deferred permissions.
     fn pay(request: Request, out: &mut Outbox<Self>) {
         for (node, clock) in request.deferred.pay() {
             out.send(node, PermissionMessage::Reply { clock });
@@ -173,7 +174,7 @@ impl<S: Broadcast> Permission<S> {
             return;
         }
         if self.defects.has(D4) {
-            // D4: as printed, the dead one no longer counts while its permission still does.
+            // D4: as printed, the crashed process no longer counts while its permission still does.
             self.crashed.insert(node);
             self.enter_if_permitted(out);
         }
@@ -225,7 +226,8 @@ impl<S: Broadcast> Permission<S> {
         Ok(())
     }
 
-    /// Lines 15-16: enters when all but k of the living, oneself among them, have given permission.
+    /// Lines 15-16: enters when all but k of the live processes, this one included, have given
+    /// permission.
     #[inline]
     fn enter_if_permitted(&mut self, out: &mut Outbox<Self>) {
         let Some(request) =
@@ -245,7 +247,7 @@ impl<S: Broadcast> Permission<S> {
         }
     }
 
-    /// Calls the broadcast with a place to run at and a way to send.
+    /// Calls the broadcast with its environment and a way to send.
     fn broadcast(
         &mut self,
         out: &mut Outbox<Self>,
@@ -262,8 +264,8 @@ impl<S: Broadcast> Permission<S> {
     }
 }
 
-/// A peer's clock is taken over, so one that is further ahead is junk: ours must be able to
-/// advance, and be believed when it does.
+/// A peer's clock is adopted, so one that is too far ahead is malformed: this process's clock must
+/// be able to advance, and be accepted when it does.
 const FARTHEST_JUMP: u64 = 1 << 32;
 
 /// Whether `mine` has priority over `theirs`.

@@ -5,7 +5,7 @@ use kgate_core::NodeId;
 
 use super::deferred::Deferred;
 
-/// A request that waits or holds. Only a process with a request defers anybody.
+/// A request that waits or holds. Only a process with a request defers others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Request {
     /// Its stamp's clock; also the name of its grant.
@@ -14,10 +14,10 @@ pub(super) struct Request {
     pub(super) asked: bool,
     /// It has entered.
     pub(super) holding: bool,
-    /// Who has given permission. A set: one process's permission counts once.
+    /// The processes that have given permission. A set: one process's permission counts once.
     given: FixedBitSet,
     count: u32,
-    /// Whose newest request is answered when this one ends.
+    /// The processes whose newest request is answered when this one ends.
     pub(super) deferred: Deferred,
 }
 
@@ -33,7 +33,7 @@ impl Request {
         }
     }
 
-    /// How many have given permission.
+    /// The number of permissions.
     pub(super) fn permissions(&self) -> u32 {
         self.count
     }
@@ -58,7 +58,7 @@ impl Request {
         }
     }
 
-    /// Goes in. Who gave permission no longer matters.
+    /// Enters. The permissions are no longer needed.
     pub(super) fn enter(&mut self) {
         self.holding = true;
         self.given = FixedBitSet::new();

@@ -1,14 +1,14 @@
 //! The published defects of timer-free-2009 that can be switched back on.
 //!
-//! T5 (f >= k blocks) is for the driver to refuse, T6 (responsiveness violated) cannot be repaired,
-//! and T8 (the idle find nobody) is mended by a setting, not by a line: see the head of
+//! T5 (f >= k blocks) is refused by the driver, T6 (responsiveness violated) cannot be repaired,
+//! and T8 (idle processes detect nothing) is repaired by a setting, not by a line: see the head of
 //! [`timer_free`](super).
 
 use kgate_core::Defects;
 
 use crate::defects::Defect;
 
-/// Equal clocks: nobody comes first.
+/// Equal clocks: no process comes first.
 pub const T1: Defects = Defects::bit(17);
 /// A REPLY does not say which request it answers.
 pub const T2: Defects = Defects::bit(18);
@@ -16,7 +16,7 @@ pub const T2: Defects = Defects::bit(18);
 pub const T3: Defects = Defects::bit(19);
 /// A request takes its stamp some time after it has begun.
 pub const T4: Defects = Defects::bit(20);
-/// A release does not answer those that are held for crashed.
+/// A release does not answer processes that are considered crashed.
 pub const T7: Defects = Defects::bit(23);
 
 /// All of them, in order.

@@ -1,4 +1,4 @@
-//! What processes say to each other, by the names of the paper.
+//! The messages, by the names of the paper.
 
 use kgate_core::{Carried, Message};
 use serde::{Deserialize, Serialize};
@@ -8,34 +8,34 @@ use crate::collections::NodeList;
 /// The messages of [`TimerFree`](super::TimerFree).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TimerFreeMessage {
-    /// May I enter? Everybody answers at once; who does not permit it answers again when that has
-    /// changed.
+    /// A request. Every process answers at once; one that does not permit it answers again when it
+    /// does.
     Request {
-        /// The sender's clock when it asked.
+        /// The sender's clock at the request.
         clock: u64,
-        /// Whom the sender holds for crashed.
+        /// The processes that the sender considers crashed.
         crashed: NodeList,
     },
-    /// Who is there? Everybody answers at once, without permission, and defers to nobody. Not in
-    /// the paper (T8).
+    /// A test of liveness. Every process answers at once, without permission, and defers to no
+    /// process. Not in the paper (T8).
     Query {
-        /// The sender's clock when it asked.
+        /// The sender's clock.
         clock: u64,
-        /// Whom the sender holds for crashed.
+        /// The processes that the sender considers crashed.
         crashed: NodeList,
     },
-    /// I am here. Nobody answers.
+    /// An answer. It has no answer itself.
     Reply {
         /// The clock of the receiver's message that this answers.
         clock: u64,
-        /// Whether it may enter, as far as the sender is concerned (PERM or NOPERM).
+        /// Whether the sender permits the receiver to enter (PERM or NOPERM).
         permission: bool,
-        /// Who has not answered the sender's own last round (`not_rec_from`).
+        /// The processes that have not answered the sender's own last round (`not_rec_from`).
         not_received: NodeList,
     },
 }
 
-/// PERM and NOPERM are two kinds: how many of each an entry costs is what one wants to know.
+/// PERM and NOPERM are two kinds, because the cost of an entry is the number of each.
 impl Message for TimerFreeMessage {
     const KINDS: usize = 4;
 

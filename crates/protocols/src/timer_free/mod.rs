@@ -1,53 +1,55 @@
-//! k-mutual exclusion that finds crashes by itself, without timers: timer-free-2009, Algorithm 1
+//! k-mutual exclusion that detects crashes by itself, without timers: timer-free-2009, Algorithm 1
 //! (Bouillaguet, Arantes, Sens: A timer-free fault tolerant k-mutual exclusion algorithm, INRIA
 //! 2009).
 //!
-//! As in Raymond's algorithm, a process that wants a unit stamps a request with its logical clock
-//! and asks everybody it does not hold for crashed; it enters when all but k of those, itself among
-//! them, have permitted it. Unlike there, everybody answers at once: PERM, or NOPERM from who holds
-//! a unit or waits with an earlier stamp, who sends PERM when it releases. So a request is also a
-//! question who is there. When all but f have answered, who is missing is the round's
-//! `not_rec_from`, and every reply carries the one of its sender's last round. A process that is in
-//! the sets of all repliers and in our own of the round before has crashed, or so the paper
-//! concludes; and a request carries whom its sender holds for crashed.
+//! As in Raymond's algorithm, a process that wants a slot stamps a request with its logical clock
+//! and sends it to every process that it does not consider crashed; it enters when all but k of
+//! those, itself included, have permitted it. Unlike there, every process answers at once: PERM, or
+//! NOPERM from a process that holds a slot or waits with an earlier stamp, which sends PERM when it
+//! releases. So a request is also a test of liveness. When all but f have answered, the missing
+//! ones are the round's `not_rec_from`, and every reply carries the set of its sender's last round.
+//! A process that is in the sets of all repliers and in the requester's own set of the round before
+//! has crashed, or so the paper concludes; and a request carries the processes that its sender
+//! considers crashed.
 //!
 //! Invariant: if two processes wait or hold, the one with the later stamp has no permission from
-//! the other; and a process held for crashed neither counts as alive nor as a permission. So of k+1
-//! inside, the latest would lack k permissions.
+//! the other; and a process that is considered crashed counts neither as alive nor as a permission.
+//! So of k+1 inside, the latest would lack k permissions.
 //!
-//! What holds, and what the paper claims besides:
-//! - Lemma 1 (nobody alive is held for crashed) holds under the responsiveness property alone: each
-//!   process is among the first n-f to answer at least f+1 fixed others, always; clusters with slow
-//!   links between them, of more than f processes each, have it. Safety (lemma 2) hangs on it.
-//!   Where it is violated, a live process is held for crashed and k+1 are inside (T6). Nothing can
-//!   repair that: whoever waits for no timer and for no more than n-f answers cannot tell slow from
-//!   dead.
-//! - Theorem 1 (every crash is found by everybody) holds for processes that go on asking, and while
-//!   all do: one that falls idle sends the set of its last round for ever, and that clears all that
-//!   crash later (T8). With `Setup::refresh` a process that does not wait asks `Query` from time to
-//!   time, which runs a round and asks for nothing. Off unless set.
-//! - A round that the next request cuts short, before n-f answers, finds nobody. An entry needs n-k
-//!   permissions only, so this happens to a process that releases and asks again faster than
-//!   messages travel.
-//! - Lemma 3 (liveness) needs f < k: up to f permissions never come before the crashes are found.
-//!   `start` asserts it (T5).
+//! Properties that hold, and claims of the paper beyond them:
+//! - Lemma 1 (no live process is considered crashed) holds under the responsiveness property alone:
+//!   each process is among the first n-f to answer at least f+1 fixed others, always; clusters with
+//!   slow links between them, of more than f processes each, have it. Safety (lemma 2) depends on
+//!   it. Where it is violated, a live process is considered crashed and k+1 are inside (T6). No
+//!   repair exists: a process that waits for no timer and for no more than n-f answers cannot
+//!   distinguish a slow process from a crashed one.
+//! - Theorem 1 (every crash is detected by every process) holds for processes that continue to
+//!   request, and while all do: one that becomes idle sends the set of its last round for ever, and
+//!   that clears all that crash later (T8). With `Setup::refresh` a process that does not wait
+//!   sends `Query` at that interval, which runs a round and requests nothing. Off unless set.
+//! - A round that the next request cuts short, before n-f answers, detects nothing. An entry needs
+//!   n-k permissions only, so this happens to a process that releases and requests again faster
+//!   than messages travel.
+//! - Lemma 3 (liveness) needs f < k: up to f permissions never arrive before the crashes are
+//!   detected. `start` asserts it (T5).
 //!
-//! Cost: 2(n-1) messages an entry that nobody competes for, up to 3(n-1) if all others put it off
-//! (a NOPERM and, later, a PERM each), 2 delays; no message for detection. State of an idle
-//! process: clock, the crashed, who did not answer its last round; and that round (n bits, and n
-//! for each suspect) while somebody not known to have crashed may still answer it.
+//! Cost: 2(n-1) messages per entry without contention, up to 3(n-1) if all others defer it (a
+//! NOPERM and, later, a PERM each), 2 delays; no message for detection. State of an idle process:
+//! clock, the crashed processes, the processes that did not answer its last round; and that round
+//! (n bits, and n for each suspect) while a process not known to have crashed may still answer it.
 //!
 //! To see it, on a grid of ten clusters as in section 5: `kgate sim --protocol timer-free -n 100 -k
 //! 10 --load high --hold 2 --rho 5 --send 0 --receive 0 --latency
 //! grid=10x10,intra=0.010..0.030,inter=0.180..0.220`
 //!
-//! Deviations from the paper ([`defects`] tells the stories; each T but T8 can be run as printed):
+//! Deviations from the paper ([`defects`] describes them; each T but T8 can be run as printed):
 //! - T1: ties go to the smaller id; T2: a REPLY carries the clock of its request; T3: pending keeps
-//!   the newest clock of each process; T4: a request is one step; T7: a release answers everybody
-//!   pending, held for crashed or not; T8: `Query`;
+//!   the newest clock of each process; T4: a request is one step; T7: a release answers every
+//!   pending process, considered crashed or not; T8: `Query`;
 //! - the clock advances with every request, so that it names the round;
 //! - permissions are a set, not a count;
-//! - a round to which only the crashed have not answered is forgotten: it could find nobody else.
+//! - a round to which only crashed processes have not answered is dropped: it could detect no other
+//!   crash.
 
 pub mod defects;
 mod message;
@@ -73,8 +75,8 @@ use round::Round;
 /// The timers of [`TimerFree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TimerFreeTimer {
-    /// Every `Setup::refresh`, if that is set: ask who is there, unless a request does. Nobody
-    /// disarms it.
+    /// Every `Setup::refresh`, if that is set: sends `Query`, unless a request is out. Never
+    /// disarmed.
     Refresh,
     /// As printed (T4), some time after line 7: the rest of the request. Disarmed by a withdrawal.
     Ask,
@@ -86,7 +88,7 @@ pub struct TimerFree {
     me: NodeId,
     nodes: u32,
     k: u32,
-    /// How many may crash (f).
+    /// The number of crashes to tolerate (f).
     tolerate: u32,
     defects: Defects,
     refresh: Option<Span>,
@@ -95,12 +97,12 @@ pub struct TimerFree {
     /// The clock of the last request (`last_i`); also the name of its grant.
     last: u64,
     crashed: NodeList,
-    /// Who has not answered the last round that terminated; at most f.
+    /// The processes that have not answered the last round that terminated; at most f.
     not_rec_from: NodeList,
     /// The request that waits or holds; none while idle.
     request: Option<Box<Request>>,
-    /// The last round, while there is something to learn from it. Of a waiting request that has
-    /// asked, it is its round.
+    /// The last round, while it can still detect a crash. For a waiting request that has been sent,
+    /// it is its round.
     round: Option<Box<Round>>,
 }
 
@@ -137,8 +139,8 @@ impl TimerFree {
         self.enter_if_permitted(out);
     }
 
-    /// T8's mend. A round under way is left to end, or a short interval would end them all before
-    /// they find anybody.
+    /// The repair of T8. A round in progress is not cut short, or a short interval would end every
+    /// round before it detects anything.
     fn on_refresh(&mut self, out: &mut Outbox<Self>) {
         let Some(interval) = self.refresh else { return };
         out.arm(TimerFreeTimer::Refresh, interval);
@@ -159,7 +161,7 @@ impl TimerFree {
         self.clock
     }
 
-    /// Lines 13-14: to everybody who is not held for crashed.
+    /// Lines 13-14: to every process that is not considered crashed.
     fn broadcast(&self, message: TimerFreeMessage, out: &mut Outbox<Self>) {
         let to =
             if self.crashed.is_empty() { To::All } else { To::Many(self.others_alive().collect()) };
@@ -185,10 +187,10 @@ impl TimerFree {
         Ok(())
     }
 
-    /// Gives the permissions that were put off, now that the request has ended.
+    /// Sends the deferred permissions, now that the request has ended.
     fn pay(&mut self, request: &Request, out: &mut Outbox<Self>) {
         for (node, clock) in request.pending.iter() {
-            // T7: as printed, who is held for crashed gets no answer.
+            // T7: as printed, a process that is considered crashed gets no answer.
             if !(self.defects.has(T7) && self.crashed.contains(node)) {
                 self.reply(Stamp { clock, node }, true, out);
             }
@@ -219,7 +221,7 @@ impl TimerFree {
             |request: &&mut Box<Request>| request.holding || comes_first(mine, theirs, defects);
         let mut before_them = self.request.as_mut().filter(first);
         if let Some(request) = &mut before_them {
-            request.put_off(theirs, defects.has(T3));
+            request.defer(theirs, defects.has(T3));
         }
         let permission = before_them.is_none();
         self.reply(theirs, permission, out);
@@ -227,7 +229,7 @@ impl TimerFree {
         Ok(())
     }
 
-    /// As a request, but it asks for nothing: nobody is put off and nobody permits anything.
+    /// Like a request, but it requests nothing: no process is deferred and none permits anything.
     fn on_query(
         &mut self,
         theirs: Stamp,
@@ -240,7 +242,7 @@ impl TimerFree {
         Ok(())
     }
 
-    /// Lines 22-27: its clock, and whom it holds for crashed.
+    /// Lines 22-27: its clock, and the processes that it considers crashed.
     fn hear(
         &mut self,
         theirs: Stamp,
@@ -297,21 +299,21 @@ impl TimerFree {
         Ok(())
     }
 
-    /// The driver knows better (lines 23-27 for one process).
+    /// The driver knows of a crash (lines 23-27 for one process).
     fn on_crashed(&mut self, node: NodeId, out: &mut Outbox<Self>) {
         self.bury(node);
         self.enter_if_permitted(out);
         self.forget_round();
     }
 
-    /// Found by a round, or heard from others, and told once.
+    /// Detected by a round, or reported by others; notified once.
     fn suspect(&mut self, node: NodeId, out: &mut Outbox<Self>) {
         if self.bury(node) {
             out.notify(Notice::Suspected { node, incarnation: Incarnation::default() });
         }
     }
 
-    /// Lines 24-27: the permission goes first, then the process. False if that was known.
+    /// Lines 24-27: removes the permission first, then the process. False if the crash was known.
     fn bury(&mut self, node: NodeId) -> bool {
         assert_ne!(node, self.me, "we live");
         if let Some(request) = &mut self.request {
@@ -320,7 +322,8 @@ impl TimerFree {
         self.crashed.insert(node)
     }
 
-    /// Lines 15-16: enters when all but k of the living, oneself among them, have given permission.
+    /// Lines 15-16: enters when all but k of the live processes, this one included, have given
+    /// permission.
     #[inline]
     fn enter_if_permitted(&mut self, out: &mut Outbox<Self>) {
         let needed = (self.nodes - self.crashed.len()).saturating_sub(self.k);
@@ -331,20 +334,20 @@ impl TimerFree {
         }
     }
 
-    /// The request that has asked and not entered.
+    /// The request that has been sent and has not entered.
     fn waiting(&mut self) -> Option<&mut Box<Request>> {
         self.request.as_mut().filter(|request| request.asked && !request.holding)
     }
 
-    /// Of a round to which only the crashed have not answered there is nothing more to learn; a
-    /// waiting request still needs it, to know its permissions.
+    /// A round to which only crashed processes have not answered can detect nothing more; a waiting
+    /// request still needs it, to identify its permissions.
     fn forget_round(&mut self) {
         let waiting = self.waiting().is_some();
         self.round.take_if(|round| !waiting && round.over(&self.crashed));
     }
 
-    /// Ids in what a peer sends, before anything is changed. Nobody tells that it has crashed, or
-    /// that it has not heard itself.
+    /// Checks the ids in a message before anything is changed. No process reports that it has
+    /// crashed itself, or that it has not heard from itself.
     fn check(&self, from: NodeId, list: &NodeList) -> Result<(), Refusal> {
         if let Some(stranger) = list.iter().find(|node| node.0 >= self.nodes) {
             return Err(Refusal::UnknownNode(stranger));
@@ -361,8 +364,8 @@ impl TimerFree {
     }
 }
 
-/// A peer's clock is taken over, so one that is further ahead is junk: ours must be able to
-/// advance, and be believed when it does.
+/// A peer's clock is adopted, so one that is too far ahead is malformed: this process's clock must
+/// be able to advance, and be accepted when it does.
 const FARTHEST_JUMP: u64 = 1 << 32;
 
 const CLOCK_ENDS: &str = "2^32 jumps of 2^32 requests each";

@@ -3,7 +3,7 @@
 use fixedbitset::FixedBitSet;
 use kgate_core::NodeId;
 
-/// One bit a process, and how many are set. The default holds nobody and takes nobody in.
+/// One bit per process, and the number of bits set. The default is empty and stays empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct NodeSet {
     bits: FixedBitSet,
@@ -11,12 +11,12 @@ pub(super) struct NodeSet {
 }
 
 impl NodeSet {
-    /// Nobody yet, of so many.
+    /// The empty set of this many processes.
     pub(super) fn none_of(nodes: u32) -> Self {
         Self { bits: FixedBitSet::with_capacity(nodes as usize), count: 0 }
     }
 
-    /// Everybody but one.
+    /// Every process but one.
     pub(super) fn all_but(me: NodeId, nodes: u32) -> Self {
         let mut all = Self::none_of(nodes);
         all.bits.insert_range(..);
@@ -40,7 +40,7 @@ impl NodeSet {
         self.count += u32::from(!self.bits.put(node.index()));
     }
 
-    /// False if it was not there.
+    /// Removes `node`; false if it was no member.
     #[inline]
     pub(super) fn remove(&mut self, node: NodeId) -> bool {
         let there = self.contains(node);
@@ -51,7 +51,7 @@ impl NodeSet {
         there
     }
 
-    /// All, in the order of their ids.
+    /// All members, in the order of ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.bits.ones().map(|index| NodeId(u32::try_from(index).expect("a node's index")))
     }
@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// The size is that of the set, whatever is put in or taken out twice.
+    /// The size is that of the set, also after repeated insertions and removals.
     #[test]
     fn knows_its_size() {
         let mut set = NodeSet::all_but(NodeId(1), 4);

@@ -5,16 +5,16 @@ use kgate_core::{NodeId, Stamp};
 use super::node_set::NodeSet;
 use crate::collections::SortedMap;
 
-/// A request that waits or holds. Only a process with a request puts anybody off.
+/// A request that waits or holds. Only a process with a request defers others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Request {
-    /// It has left this process (after line 14); at once, unless T4 runs as printed.
+    /// It has been sent (after line 14); at once, unless T4 runs as printed.
     pub(super) asked: bool,
     /// It has entered (line 16).
     pub(super) holding: bool,
-    /// Who has given permission (`have_perm`, and `perm_count` is its size).
+    /// The processes that have given permission (`have_perm`; `perm_count` is its size).
     pub(super) given: NodeSet,
-    /// Whose request is answered when this one ends, and which of its requests.
+    /// The processes whose request is answered when this one ends, each with the request's clock.
     pub(super) pending: SortedMap<NodeId, u64>,
 }
 
@@ -30,7 +30,7 @@ impl Request {
 
     /// Line 30, for the newest request of each process: an older one is over, and its owner would
     /// ignore the answer.
-    pub(super) fn put_off(&mut self, theirs: Stamp, keep_first: bool) {
+    pub(super) fn defer(&mut self, theirs: Stamp, keep_first: bool) {
         match self.pending.get(theirs.node) {
             Some(_) if keep_first => {} // T3: as printed, a set of processes.
             Some(newer) if newer >= theirs.clock => {}
@@ -38,7 +38,7 @@ impl Request {
         }
     }
 
-    /// Goes in. Who gave permission no longer matters.
+    /// Enters. The permissions are no longer needed.
     pub(super) fn enter(&mut self) {
         self.holding = true;
         self.given = NodeSet::default();

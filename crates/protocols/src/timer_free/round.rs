@@ -1,9 +1,10 @@
-//! One round of question and answers, from which crashes are found (lines 8-9 and 34-38).
+//! One round of question and answers, from which crashes are detected (lines 8-9 and 34-38).
 //!
-//! The paper keeps `X_i`, the `not_rec_from` set of every replier and our own of the last round,
-//! and intersects them all. Our own is one of them, so only its at most f members can be in the
-//! intersection. `X_i` is therefore kept turned round: for each of those, who has heard it, as told
-//! by the newest reply of each. A suspect that nobody has heard is in the intersection.
+//! The paper keeps `X_i`, the `not_rec_from` set of every replier and the requester's own of the
+//! last round, and intersects them all. The own set is one of them, so only its at most f members
+//! can be in the intersection. `X_i` is therefore kept inverted: for each of those suspects, the
+//! processes that have heard from it, according to the newest reply of each. A suspect that no
+//! process has heard from is in the intersection.
 
 use alloc::vec::Vec;
 
@@ -12,26 +13,26 @@ use kgate_core::NodeId;
 use super::node_set::NodeSet;
 use crate::collections::NodeList;
 
-/// A round, from its question on until the next one or until nobody is left to answer.
+/// A round, from its question until the next one, or until no process is left to answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Round {
-    /// Names it: every reply says to which round it belongs.
+    /// The round's name: every reply carries it.
     pub(super) clock: u64,
-    /// Who has not answered (`new_not_rec_from`).
+    /// The processes that have not answered (`new_not_rec_from`).
     missing: NodeSet,
-    /// Who had not answered the round before, nor this one.
+    /// The processes that have answered neither the round before nor this one.
     suspects: Vec<Suspect>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Suspect {
     node: NodeId,
-    /// Whose newest reply to this round says that this one had answered it.
+    /// The processes whose newest reply to this round says that this one had answered theirs.
     heard_by: NodeSet,
 }
 
 impl Round {
-    /// Lines 8-9. Whom the last round had missed is suspect, unless its crash is known.
+    /// Lines 8-9. A process that missed the last round is suspect, unless its crash is known.
     pub(super) fn new(
         clock: u64,
         me: NodeId,
@@ -49,11 +50,11 @@ impl Round {
         }
     }
 
-    /// Lines 34-35; a second reply takes the place of the first. Whether this was the first.
+    /// Lines 34-35; a second reply replaces the first. Returns whether this was the first.
     pub(super) fn answer(&mut self, from: NodeId, not_received: &NodeList) -> bool {
         let first = self.missing.remove(from);
         if first {
-            self.suspects.retain(|suspect| suspect.node != from); // A process always hears itself.
+            self.suspects.retain(|suspect| suspect.node != from); // A process always hears from itself.
         }
         for suspect in &mut self.suspects {
             if not_received.contains(suspect.node) {
@@ -70,7 +71,7 @@ impl Round {
         self.missing.len() <= tolerate
     }
 
-    /// Line 37: who has not answered yet.
+    /// Line 37: the processes that have not answered yet.
     pub(super) fn not_received(&self) -> NodeList {
         self.missing.iter().collect()
     }
@@ -84,7 +85,7 @@ impl Round {
             .collect()
     }
 
-    /// Whether the crashed alone have not answered. Then it will find nobody else.
+    /// Whether only crashed processes have not answered. Then the round can detect no other crash.
     pub(super) fn over(&self, crashed: &NodeList) -> bool {
         let unanswered = crashed.iter().filter(|&node| self.missing.contains(node)).count();
         unanswered == self.missing.len() as usize
@@ -112,8 +113,8 @@ mod tests {
         assert_eq!(round.heard_by_nobody(), []);
     }
 
-    /// Line 38 is an intersection with our own last set: whom that does not hold is never found,
-    /// whatever others say; nor is whoever answers.
+    /// Line 38 is an intersection with the own last set: a process outside that set is never
+    /// detected, whatever others report; nor is one that answers.
     #[test]
     fn only_the_silent_of_two_rounds_are_found() {
         let mut round = Round::new(1, NodeId(0), 5, &list(&[2, 4]), &list(&[]));
