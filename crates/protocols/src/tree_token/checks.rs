@@ -1,4 +1,5 @@
-//! What no correct neighbour says. A message is checked as a whole before anything changes.
+//! Messages that no correct neighbour sends. A message is checked as a whole before anything
+//! changes.
 
 use kgate_core::{NodeId, Refusal};
 
@@ -7,8 +8,8 @@ use super::{Incarnations, Revision, Statement, TreeToken};
 use crate::collections::NodeList;
 
 impl TreeToken {
-    /// How far the asks of both directions have been counted in the session of a message; none if
-    /// it belongs to an earlier one.
+    /// The numbers of requests counted in both directions in the session of a message; `None` if it
+    /// belongs to an earlier one.
     pub(super) fn counts(&self, from: NodeId, incarnations: Incarnations) -> Option<(u64, u64)> {
         if incarnations.yours != self.incarnation {
             return None;
@@ -31,8 +32,8 @@ impl TreeToken {
         Ok(())
     }
 
-    /// A correct neighbour waits for as many tokens as there are at most, and once more for those
-    /// it has forgotten that it asked for; so a queue has a bound, whatever is sent.
+    /// A correct neighbour waits for at most as many tokens as there are, and once more for
+    /// requests that it has forgotten; so a queue is bounded, whatever is sent.
     pub(super) fn check_waits(
         &self,
         from: NodeId,

@@ -1,7 +1,7 @@
-//! Mutual exclusion itself: who is served next, and how many tokens to ask for, where.
+//! Mutual exclusion itself: the next entry to serve, and the number and directions of requests.
 //!
 //! [`TreeToken::progress`] is Raymond's ASSIGN_PRIVILEGE followed by MAKE_REQUEST, and runs after
-//! everything that happens.
+//! every input.
 
 use kgate_core::{GrantId, NodeId, Notice, Outbox, Refusal};
 use smallvec::SmallVec;
@@ -11,7 +11,7 @@ use super::printed::NOBODY;
 use super::{Held, Incarnations, Revision, TreeToken, TreeTokenMessage};
 use crate::collections::NodeList;
 
-/// A direction in which there are tokens: which link, and how many.
+/// A direction in which there are tokens: the link, and their number.
 struct Way {
     at: usize,
     tokens: u64,
@@ -43,7 +43,7 @@ impl TreeToken {
         Ok(())
     }
 
-    /// What has been asked for may still come; a token that nobody wants stays where it arrives.
+    /// A requested token may still arrive; a token that no entry wants stays where it is.
     pub(super) fn on_withdraw(&mut self, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         if !self.wish {
             return Err(Refusal::NoSuchRequest);
@@ -52,7 +52,7 @@ impl TreeToken {
         let me = self.me;
         self.queue.retain(|&entry| entry != me);
         self.store(out);
-        self.progress(out); // Somebody behind it may be served by a token that was kept from it.
+        self.progress(out); // An entry behind it may be served by a token that was kept for it.
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl TreeToken {
         }
         let held = self.held.take_if(|held| held.grant == grant).ok_or(Refusal::NoSuchRequest)?;
         if self.defects.has(R3) && self.queue.is_empty() {
-            // R3: Algorithm 3 line 2 pops the empty queue, and nobody is the holder.
+            // R3: Algorithm 3 line 2 pops the empty queue, and no process is the holder.
             self.places[held.slot as usize].towards = NOBODY;
             self.store(out);
         }
@@ -75,13 +75,13 @@ impl TreeToken {
             && self.queue.front() == Some(&self.me)
             && let Some(defects) = &mut self.as_printed
         {
-            defects.blocked = true; // R5: Algorithm 3 line 1 stops at the own entry, and nothing else looks at it.
+            defects.blocked = true; // R5: Algorithm 3 line 1 stops at the own entry, and nothing else checks it.
         }
         self.progress(out);
         Ok(())
     }
 
-    /// A neighbour wants tokens.
+    /// A neighbour requests tokens.
     pub(super) fn on_request(
         &mut self,
         from: NodeId,
@@ -101,7 +101,8 @@ impl TreeToken {
         Ok(())
     }
 
-    /// R10: as printed, what was stashed while recovering is queued beside what ADVISE rebuilt.
+    /// R10: as printed, a request stashed while recovering is queued beside the one that ADVISE
+    /// rebuilt.
     fn hear_again(&mut self, from: NodeId) -> Option<u32> {
         let link = self.defects.has(R10).then(|| self.link_mut(from))??;
         link.waits += 1;
@@ -149,7 +150,7 @@ impl TreeToken {
         Ok(())
     }
 
-    /// Serves whom it can, and asks for what it lacks.
+    /// Serves the entries that can be served, and requests the missing tokens.
     pub(super) fn progress(&mut self, out: &mut Outbox<Self>) {
         if !self.initialized
             || self.as_printed.as_ref().is_some_and(|defects| defects.rebuild.is_some())
@@ -179,18 +180,18 @@ impl TreeToken {
             .find(|&slot| self.places[slot].towards == self.me && used != Some(slot))
     }
 
-    /// Whose turn it is: the first of the queue, but not ourselves while we are inside.
+    /// The next entry to serve: the first of the queue, but not the own client while it is inside.
     fn first(&self) -> Option<usize> {
         let own = *self.queue.front()? == self.me;
         if own && self.held.is_some() {
             return (self.queue.len() > 1).then_some(1);
         }
-        // Only as printed is our entry in the queue and may not be served.
+        // Only as printed is the own entry in the queue and may not be served.
         let stuck = !self.wish || self.as_printed.as_ref().is_some_and(|defects| defects.blocked);
         (!(own && stuck)).then_some(0)
     }
 
-    /// Our client goes in.
+    /// The own client enters.
     fn grant(&mut self, slot: usize, at: usize, out: &mut Outbox<Self>) {
         if !self.defects.has(R2) {
             self.queue.remove(at); // R2: as printed, the own entry stays.
@@ -211,7 +212,7 @@ impl TreeToken {
         out.notify(Notice::Granted { grant, slots: Some([slot].into()), fence });
     }
 
-    /// R4: as printed, Algorithm 2 lets an own request in whose process holds the token, though its
+    /// R4: as printed, Algorithm 2 grants an own request if the process holds the token, though its
     /// client is inside.
     fn enter_twice(&mut self, out: &mut Outbox<Self>) {
         let Some(held) = self.held.take() else { return };
@@ -221,7 +222,7 @@ impl TreeToken {
         self.grant(held.slot as usize, 0, out);
     }
 
-    /// A token goes to a neighbour. It is no longer here once that is stored, and leaves after.
+    /// Sends a token to a neighbour. It is no longer here once that is stored, and leaves after.
     fn pass(&mut self, slot: usize, at: usize, out: &mut Outbox<Self>) {
         let to = self.queue.remove(at).expect("its turn");
         let place = &mut self.places[slot];
@@ -234,7 +235,7 @@ impl TreeToken {
         self.send_token(slot, out);
     }
 
-    /// Sends a token that is no longer here to where it went.
+    /// Sends a token that is no longer here to the neighbour that it went to.
     pub(super) fn send_token(&self, slot: usize, out: &mut Outbox<Self>) {
         let place = self.places[slot];
         let link = self.link(place.towards).expect("tokens go to neighbours");
@@ -248,7 +249,7 @@ impl TreeToken {
         out.send(place.towards, token);
     }
 
-    /// Asks for as many tokens as entries wait, where there are some; see the head of the module.
+    /// Requests as many tokens as entries wait, where there are some; see the head of the module.
     fn ask(&mut self, passed: bool, out: &mut Outbox<Self>) {
         let own = u64::from(self.held.is_some() && self.wish);
         let waiting = self.queue.len() as u64 - own;
@@ -295,8 +296,9 @@ impl TreeToken {
         ways
     }
 
-    /// Where to ask for one more token. An ask is useful to the entries of others than whom it goes
-    /// to; only if that leaves some entry without, tokens are asked back from where the entry came.
+    /// The direction of one more request. A request is useful to the entries of others than its
+    /// receiver; only if that leaves an entry without one, tokens are requested back from where the
+    /// entry came.
     fn whom_to_ask(&self, ways: &[Way], waiting: u64) -> Option<usize> {
         let asked = |way: &Way| self.links[way.at].outstanding().min(way.tokens);
         let of_others = |way: &Way| waiting - u64::from(self.links[way.at].waits);

@@ -1,12 +1,12 @@
-//! What a process keeps of one neighbour: a session, which lasts as long as both live without a
-//! crash.
+//! The state that a process keeps about one neighbour: a session, which lasts as long as both live
+//! without a crash.
 //!
-//! Asks and answers are counted from the beginning of the session, and messages carry the counts:
-//! so their order does not matter, and what an earlier incarnation said is recognised and not
-//! counted (R10).
+//! Requests and answers are counted from the beginning of the session, and messages carry the
+//! counts: so their order does not matter, and messages of an earlier incarnation are recognised
+//! and not counted (R10).
 //!
-//! Invariant: when nothing is on its way between two neighbours, what one has asked and not got is
-//! what waits in the other's queue for it.
+//! Invariant: when no message is in transit between two neighbours, the requests of one that are
+//! not served are the entries that wait for it in the other's queue.
 
 use kgate_core::NodeId;
 
@@ -14,24 +14,25 @@ use kgate_core::NodeId;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Link {
     pub(super) node: NodeId,
-    /// Which incarnation of it this session is with; 0 until that is known.
+    /// The neighbour's incarnation in this session; 0 until that is known.
     pub(super) incarnation: u32,
-    /// How many entries of our queue are its.
+    /// The number of its entries in the queue.
     pub(super) waits: u32,
-    /// It has told where the tokens are, since it became a neighbour or we came back.
+    /// Whether it has reported where the tokens are, since it became a neighbour or this process
+    /// recovered.
     pub(super) stated: bool,
-    /// How many tokens we have asked it for.
+    /// The number of tokens requested from it.
     pub(super) asks_out: u64,
-    /// How many of these it has served.
+    /// The number of these that it has served.
     pub(super) served_in: u64,
-    /// How many it has asked us for.
+    /// The number of tokens that it has requested here.
     pub(super) asks_in: u64,
-    /// How many of these we have served.
+    /// The number of these that were served.
     pub(super) served_out: u64,
 }
 
 impl Link {
-    /// A neighbour that is alive its `incarnation`; 0 if we do not know.
+    /// A live neighbour in this incarnation; 0 if unknown.
     pub(super) fn new(node: NodeId, incarnation: u32) -> Self {
         Self {
             node,
@@ -45,19 +46,19 @@ impl Link {
         }
     }
 
-    /// Whether we may ask it: an ask in an incarnation that we do not know would not be counted.
+    /// Whether it can be sent requests: a request in an unknown incarnation would not be counted.
     pub(super) fn is_known(&self) -> bool {
         self.incarnation > 0
     }
 
-    /// What we have asked for and not got.
+    /// The number of requests that it has not served.
     pub(super) fn outstanding(&self) -> u64 {
         self.asks_out.checked_sub(self.served_in).expect("no more is served than asked for")
     }
 
     /// The session with a later incarnation of it begins, by its RESTART. It has forgotten
-    /// everything, and is told in our ADVISE what we still want of it and what it still wants of
-    /// us: both are carried over.
+    /// everything; the ADVISE from here repeats the requests in both directions, so both are
+    /// carried over.
     pub(super) fn adopt(&mut self, incarnation: u32) {
         let asked = self.outstanding();
         self.adopt_untold(incarnation);
@@ -65,7 +66,8 @@ impl Link {
     }
 
     /// The session with a later incarnation of it begins, by another message than its RESTART,
-    /// which was lost or is late. Nobody has told it what we want: we must ask again.
+    /// which was lost or is late. It does not know the requests of this process, which must be sent
+    /// again.
     pub(super) fn adopt_untold(&mut self, incarnation: u32) {
         assert!(
             incarnation > self.incarnation,
@@ -80,7 +82,7 @@ impl Link {
         self.served_out = 0;
     }
 
-    /// It has asked us for so many in all; how many of these are new.
+    /// Its total number of requests; returns how many of these are new.
     pub(super) fn hear_asks(&mut self, asks: u64) -> u32 {
         let new = asks.saturating_sub(self.asks_in);
         self.asks_in = self.asks_in.max(asks);
@@ -89,8 +91,8 @@ impl Link {
         new
     }
 
-    /// It has served so many of our asks in all. If we do not remember them, they are of before our
-    /// crash.
+    /// The total number of requests that it has served. Requests that this process does not
+    /// remember are from before its crash.
     pub(super) fn hear_served(&mut self, served: u64) {
         self.served_in = self.served_in.max(served);
         self.asks_out = self.asks_out.max(served);

@@ -1,27 +1,28 @@
-//! The loss of a process for good: the tree closes over it, and a token that was lost with it is
-//! made anew.
+//! The permanent loss of a process: the tree closes over it, and a token that was lost with it is
+//! regenerated.
 //!
-//! Every process is told of the same losses in the same order, and passes on what it was told, so
-//! what one knows is always a beginning of what another knows. The mended tree is a function of the
+//! Every process learns of the same losses in the same order, and passes on the ones that it knows,
+//! so the list of one process is always a prefix of another's. The mended tree is a function of the
 //! tree and the lost: the parent of a process is its nearest ancestor that is left, or, if none is,
 //! the first that is left in the walk down the tree, which is then the root. So a lost process is
-//! melted into one of its neighbours, its *hub*; the others become the hub's neighbours, and an
-//! edge between two that are left stays. Who knows of a loss takes nothing more from the lost.
+//! merged into one of its neighbours, its *hub*; the others become the hub's neighbours, and an
+//! edge between two that are left stays. A process that knows of a loss accepts nothing more from
+//! the lost one.
 //!
-//! A token that was in the direction of the lost is now in the direction of the hub, for all but
-//! the hub. The hub asks those who became its neighbours there (RESTART, ADVISE). If one says that
-//! the token is on its side, there it is. If all say that it is not, it went with the lost, because
-//! all around have refused it since; and the hub makes it anew. Nobody else does, so that there is
-//! one. A neighbour that is down is waited for: it may have the token. No two hubs wait for each
-//! other: to whomever is not behind the lost, a hub says at once that the token is on its side,
-//! found or not. To those behind, it says that the question is open, and not that the token is
-//! theirs: who had given it to the lost would take that for a token that did not arrive, and send
-//! it to the hub again.
+//! A token that was in the direction of the lost process is now in the direction of the hub, for
+//! all but the hub. The hub asks the processes that became its neighbours there (RESTART, ADVISE).
+//! If one reports that the token is on its side, there it is. If all report that it is not, it was
+//! lost with the process, because all around have refused it since; and the hub regenerates it. No
+//! other process does, so that there is only one. The hub waits for a neighbour that is down: it
+//! may have the token. No two hubs wait for each other: to every process that is not behind the
+//! lost one, a hub reports at once that the token is on its side, found or not. To those behind, it
+//! reports that the question is open, and not that the token is theirs: a process that had given it
+//! to the lost one would conclude that the token did not arrive, and send it to the hub again.
 //!
-//! The new token's epoch is the number of the lost. It is greater than that of the old one: whoever
-//! had that knew of as many losses as its epoch at least, and not of its own. So the fences of the
-//! new one are greater as well, and if somebody was held for lost and incarnations, it is refused
-//! by all processes and by the guarded resource.
+//! The new token's epoch is the number of the lost process in the list of losses. It is greater
+//! than that of the old one: a process that had the old token knew of at least as many losses as
+//! its epoch, and not of its own. So the fences of the new one are greater as well, and if a
+//! process was declared lost and is alive, all processes and the guarded resource refuse it.
 
 use alloc::vec::Vec;
 
@@ -32,11 +33,11 @@ use super::place::{Place, Revision};
 use super::{Side, Statement, TreeToken};
 use crate::collections::NodeList;
 
-/// A token that may have been lost with a neighbour that was melted into us.
+/// A token that may have been lost with a neighbour that was merged into this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Question {
     slot: usize,
-    /// How many that became our neighbours there have not answered.
+    /// The number of processes that became neighbours there and have not answered.
     awaited: usize,
 }
 
@@ -69,7 +70,8 @@ impl<'a> Mended<'a> {
         self.ancestor(node).unwrap_or(self.root)
     }
 
-    /// Who shares an edge with `node`, in the order of ids. Looks at nobody but these and the lost
+    /// The processes that share an edge with `node`, in the order of ids. Looks only at these and
+    /// the lost ones between.
     /// between.
     pub(super) fn neighbours(&self, node: NodeId) -> Vec<NodeId> {
         let mut found = Vec::new();
@@ -77,7 +79,7 @@ impl<'a> Mended<'a> {
         if node != self.root {
             found.push(self.hub(node));
         } else if node != self.graph.root() {
-            // All that have no ancestor left; ourselves among them.
+            // All processes that have no ancestor left, this one included.
             self.collect_below(self.graph.root(), &mut found);
             found.retain(|&other| other != node);
         }
@@ -85,7 +87,7 @@ impl<'a> Mended<'a> {
         found
     }
 
-    /// The first that are left on each way down from `node`.
+    /// The first processes that are left on each path down from `node`.
     fn collect_below(&self, node: NodeId, found: &mut Vec<NodeId>) {
         let mut gone = Vec::from([node]);
         while let Some(node) = gone.pop() {
@@ -99,7 +101,7 @@ impl<'a> Mended<'a> {
     }
 }
 
-/// Whether `node` is `above` or below it in the tree of the start.
+/// Whether `node` is `above` or below it in the initial tree.
 fn descends(graph: &Graph, mut node: NodeId, above: NodeId) -> bool {
     while graph.preorder(node) > graph.preorder(above) {
         node = graph.parent(node).expect("only the root is first in the walk");
@@ -108,7 +110,7 @@ fn descends(graph: &Graph, mut node: NodeId, above: NodeId) -> bool {
 }
 
 impl TreeToken {
-    /// Losses of which we may not have heard yet.
+    /// Losses that this process may not know yet.
     pub(super) fn learn(&mut self, lost: &NodeList, out: &mut Outbox<Self>) {
         let known = self.lost.len();
         for node in lost.iter() {
@@ -135,13 +137,13 @@ impl TreeToken {
             self.send_restart(node, out);
         }
         if first {
-            self.on_initialize(self.me, out); // Who should have told us is gone.
+            self.on_initialize(self.me, out); // The process that should have sent INITIALIZE is lost.
         }
         self.decide(out);
-        self.progress(out); // What was asked of the lost is asked elsewhere.
+        self.progress(out); // Requests to the lost process are sent elsewhere.
     }
 
-    /// Turns from the lost to their hubs.
+    /// Redirects from the lost processes to their hubs.
     pub(super) fn turn(&mut self) {
         if self.lost.is_empty() {
             return;
@@ -163,13 +165,13 @@ impl TreeToken {
         }
     }
 
-    /// Whether we are the hub that must find out where this token is.
+    /// Whether this process is the hub that must find out where the token is.
     pub(super) fn is_open(&self, slot: usize) -> bool {
         self.lost.contains(self.places[slot].towards)
     }
 
-    /// Whether `node`, now our neighbour, was behind `gone`, our neighbour then and melted into us
-    /// since.
+    /// Whether `node`, now a neighbour, was behind `gone`, a former neighbour that was merged into
+    /// this process since.
     pub(super) fn is_behind(&self, node: NodeId, gone: NodeId) -> bool {
         let above = self.graph.preorder(gone) < self.graph.preorder(self.me);
         if above {
@@ -179,7 +181,7 @@ impl TreeToken {
         }
     }
 
-    /// Counts anew whose answers are awaited: who is a neighbour has changed.
+    /// Counts again the awaited answers: the neighbours have changed.
     pub(super) fn wonder(&mut self) {
         let open = (0..self.places.len()).filter(|&slot| self.is_open(slot));
         let question = |slot: usize| {
@@ -192,7 +194,7 @@ impl TreeToken {
         self.questions = open.map(question).collect();
     }
 
-    /// A neighbour's answer to our questions.
+    /// A neighbour's answer to the open questions.
     pub(super) fn find(&mut self, from: NodeId, statement: &Statement, out: &mut Outbox<Self>) {
         let stated =
             core::mem::replace(&mut self.link_mut(from).expect("a neighbour").stated, true);
@@ -213,7 +215,7 @@ impl TreeToken {
         self.decide(out);
     }
 
-    /// Makes the tokens anew of which all have said that they have them not.
+    /// Regenerates the tokens that all neighbours have denied having.
     pub(super) fn decide(&mut self, out: &mut Outbox<Self>) {
         for Question { slot, awaited } in core::mem::take(&mut self.questions) {
             if !self.is_open(slot) {
@@ -224,7 +226,7 @@ impl TreeToken {
                 continue;
             }
             let epoch = self.lost.len();
-            // We learned of its loss after we knew the token to be there.
+            // The loss became known after the token was known to be there.
             assert!(
                 epoch > self.places[slot].revision.epoch,
                 "{}: token {slot} was there after its loss",

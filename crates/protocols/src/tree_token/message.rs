@@ -1,4 +1,4 @@
-//! What neighbours in the tree say to each other.
+//! The messages between neighbours in the tree.
 //!
 //! The paper's messages between processes are these five; those that an actor sends to itself are
 //! calls here.
@@ -11,90 +11,90 @@ use serde::{Deserialize, Serialize};
 use super::place::Revision;
 use crate::collections::NodeList;
 
-/// Which incarnations of two neighbours a message belongs to. What it counts is counted from the
-/// beginning of both.
+/// The incarnations of two neighbours that a message belongs to. Its counts are from the beginning
+/// of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Incarnations {
     /// The sender's.
     pub mine: u32,
-    /// The receiver's, as the sender knows it; 0 if it does not.
+    /// The receiver's, as the sender knows it; 0 if unknown.
     pub yours: u32,
 }
 
-/// On which side of the edge between sender and receiver a token is.
+/// The side of the edge between sender and receiver on which a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Side {
     /// With the sender, or behind it; or lost behind it, and the sender will find out.
     Mine,
     /// With the receiver, or behind it.
     Yours,
-    /// The sender asks itself whether it is lost or with the receiver or another such neighbour.
+    /// The sender does not know whether it is lost or with the receiver or another such neighbour.
     Open,
 }
 
-/// What a process says of one token.
+/// The report of a process about one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Said {
     /// Where it is.
     pub side: Side,
-    /// How old that knowledge is.
+    /// The age of that knowledge.
     pub revision: Revision,
 }
 
-/// All that a process tells a neighbour when either comes back, or when they become neighbours.
+/// The report of a process to a neighbour when either recovers, or when they become neighbours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Statement {
-    /// Whether it has been reached by INITIALIZE.
+    /// Whether INITIALIZE has reached it.
     pub initialized: bool,
-    /// Whom it knows to be lost for good.
+    /// The processes that it knows to be lost permanently.
     pub lost: NodeList,
-    /// Where each token is.
+    /// The place of each token.
     pub tokens: Box<[Said]>,
 }
 
 /// The messages of the tree algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TreeTokenMessage {
-    /// All tokens are on the sender's side. Passed on to the other neighbours; nobody answers.
+    /// All tokens are on the sender's side. Forwarded to the other neighbours; there is no answer.
     Initialize,
-    /// The paper's RequestToken: send me tokens. Answered by so many TOKEN, sooner or later.
+    /// The paper's RequestToken. Answered by that many TOKEN.
     Request {
         /// Counted in these incarnations.
         incarnations: Incarnations,
-        /// How many the sender has asked the receiver for, this one included.
+        /// The number of the sender's requests to the receiver, this one included.
         asks: u64,
     },
-    /// The paper's SendToken: the token itself. Nobody answers.
+    /// The paper's SendToken: the token itself. There is no answer.
     Token {
-        /// Which one.
+        /// The token.
         slot: u32,
-        /// How far it has come; if the receiver knows it to have come as far, this is an old copy.
+        /// Its revision; if the receiver knows the same or a later one, this is a stale copy.
         revision: Revision,
         /// Counted in these incarnations.
         incarnations: Incarnations,
-        /// How many of the receiver's asks the sender has served, this one included.
+        /// The number of the receiver's requests that the sender has served, this one included.
         served: u64,
-        /// Whom the sender knows to be lost for good, so that who has a token knows at least as
-        /// many as its epoch.
+        /// The processes that the sender knows to be lost permanently, so that the holder of a
+        /// token knows of at least as many losses as its epoch.
         lost: NodeList,
     },
-    /// I am back, or new as your neighbour. Answered by ADVISE.
+    /// The sender has recovered, or is a new neighbour. Answered by ADVISE.
     Restart {
         /// The sender's incarnation.
         incarnation: u32,
-        /// What it has on stable storage.
+        /// The sender's stored state.
         statement: Statement,
     },
     /// The answer to RESTART.
     Advise {
         /// Counted in these incarnations.
         incarnations: Incarnations,
-        /// How many tokens the sender asks of the receiver (the paper's `asked`).
+        /// The number of tokens that the sender requests from the receiver (the paper's `asked`).
         asks: u64,
-        /// How many the receiver has asked for, as the sender knows (the paper's "X is in Y's
-        /// `REQUEST_Q`").
+        /// The number that the receiver has requested, as the sender knows (the paper's "X is in
+        /// Y's `REQUEST_Q`").
         heard: u64,
-        /// Where the tokens are, and the rest (the paper's `holder`).
+        /// The places of the tokens, and the rest (the paper's `holder`).
         statement: Statement,
     },
 }

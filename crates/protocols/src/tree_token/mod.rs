@@ -1,44 +1,44 @@
 //! Mutual exclusion by tokens in a tree: Raymond 1989 as in tree-token-2019, with k tokens,
-//! recovery, and the loss of processes for good.
+//! recovery, and permanent loss of processes.
 //!
-//! Processes talk to their neighbours in a tree only. Each knows where each token is: here, or in
-//! the direction of which neighbour. It keeps a queue of who wants a token: its neighbours, on
-//! behalf of all behind them, and itself. A process whose queue is not empty asks in the direction
-//! of a token, with REQUEST; the neighbour queues that and asks further. A token that is here and
-//! not in use goes to the first of the queue: the own client, which enters, or a neighbour, by
-//! TOKEN, followed by a REQUEST if others wait.
+//! Processes exchange messages with their neighbours in a tree only. Each process knows where each
+//! token is: at itself, or in the direction of one neighbour. It keeps a queue of the entries that
+//! want a token: its neighbours, on behalf of all processes behind them, and itself. A process
+//! whose queue is not empty sends REQUEST in the direction of a token; the neighbour queues that
+//! and requests further. A token that is here and not in use goes to the first of the queue: the
+//! own client, which enters, or a neighbour, by TOKEN, followed by a REQUEST if others wait.
 //!
-//! *Exclusion.* A token is at one process or on its way, and who is inside has it. Each crossing
-//! and each grant adds to its [`Revision`], which is stored with its place before it leaves. So an
-//! old copy is recognised, and the revision of a grant is its fence.
+//! *Exclusion.* A token is at one process or in transit, and a process that is inside has it. Each
+//! hop and each grant increases its [`Revision`], which is stored with its place before the token
+//! leaves. So a stale copy is recognised, and the revision of a grant is its fence.
 //!
-//! *How many to ask for, and where (k > 1).* Let E entries wait, e(d) of them from neighbour d; let
-//! T(d) tokens be in direction d, and o(d) be what was asked for there and has not come. An ask in
-//! direction d is of use to entries of others than d. As long as fewer than E asks are of use, the
-//! process asks on where o(d) < T(d) and o(d) < E - e(d), first where most are left. If that leaves
-//! it with fewer than E asks, it asks on wherever o(d) < T(d), if need be back where the entries
-//! came from. It does not ask on behalf of its own client while that is inside. With k = 1 all this
-//! is Raymond's `asked`.
+//! *How many tokens to request, and where (k > 1).* Let E entries wait, e(d) of them from neighbour
+//! d; let T(d) tokens be in direction d, and o(d) the number requested there and not received. A
+//! request in direction d is of use to entries of others than d. As long as fewer than E requests
+//! are of use, the process requests more where o(d) < T(d) and o(d) < E - e(d), first where most
+//! are left. If that leaves it with fewer than E requests, it requests more wherever o(d) < T(d),
+//! if need be back where the entries came from. It does not request on behalf of its own client
+//! while that is inside. With k = 1 all this is Raymond's `asked`.
 //!
-//! *Nobody starves.* Lemma: if all processes are up and nothing is on its way, no client waits
+//! *No starvation.* Lemma: if all processes are up and no message is in transit, no client waits
 //! while a token is idle, even if clients stay inside with the k-1 others for ever. For suppose one
-//! does. What neighbours have asked of each other is what waits in their queues, and clients'
-//! entries are there besides, so some process z has asked for less than E. So it has asked for all
-//! tokens in every direction. On the way from z to the idle token, the next process y has e(z)
+//! does. The requests of neighbours to each other are the entries in their queues, and clients'
+//! entries are there besides, so some process z has requested fewer than E. So it has requested all
+//! tokens in every direction. On the path from z to the idle token, the next process y has e(z)
 //! entries from z, no fewer than there are tokens on its side. Let the idle token be in direction d
-//! from y. If y asks no more there though o(d) < T(d), then either o(d) >= E - e(d) >= e(z) >=
-//! T(d), which is false; or E asks are of use, at most E - e(z) of them in direction z, so e(z) or
-//! more in other directions, which is all that T allows, those of d included. So y has asked for
+//! from y. If y requests no more there though o(d) < T(d), then either o(d) >= E - e(d) >= e(z) >=
+//! T(d), which is false; or E requests are of use, at most E - e(z) of them in direction z, so e(z)
+//! or more in other directions, which is all that T allows, those of d included. So y has requested
 //! all tokens in direction d as well, and so on to the process of the idle token: it has an entry,
-//! and would have served it. A queue is served in order, so nobody is overtaken for ever.
+//! and would have served it. A queue is served in order, so no entry is overtaken for ever.
 //!
-//! *Recovery* is told in `recovery.rs`, *loss for good* in `mending.rs`, the *session* with a
+//! *Recovery* is described in `recovery.rs`, *permanent loss* in `mending.rs`, the *session* with a
 //! neighbour in `link.rs`.
 //!
 //! Cost: with k = 1, an entry in a quiet system costs exactly two messages for each edge between
 //! requester and token, and as many delays; nothing if the token is here. (The paper says 2(D-1) at
 //! most, and counts D in processes; it is 2D with D in edges.) The recovery of a process with K
-//! neighbours costs 2K messages in a quiet system, as the paper says; a loss for good costs 4 for
+//! neighbours costs 2K messages in a quiet system, as the paper says; a permanent loss costs 4 for
 //! each new edge. State of an idle process: O(k + neighbours).
 //!
 //! Source: Raymond, A tree-based algorithm for distributed mutual exclusion, ACM TOCS 7(1), 1989;
@@ -46,23 +46,23 @@
 //! Algorithm, 2019 ("the paper").
 //!
 //! Deviations from the paper:
-//! - R1 to R6: Algorithms 1 to 4 as Raymond has them ([`defects`] tells what is printed);
-//! - R7: as printed, recovery is not safe: two neighbours that recover together, or a token on its
-//!   way to or from one that recovers, give two tokens, none, or holders in a cycle. Here the place
-//!   of a token is on stable storage, and what neighbours say only decides whether to send it
-//!   again;
-//! - R8 to R11: a process that is back goes on at once, remembers its client's wish, knows old
-//!   requests by the incarnations in them, and takes a neighbour's RESTART for a sign that it is
-//!   back;
+//! - R1 to R6: Algorithms 1 to 4 as Raymond has them ([`defects`] has the printed versions);
+//! - R7: as printed, recovery is not safe: two neighbours that recover together, or a token in
+//!   transit to or from one that recovers, give two tokens, none, or holders in a cycle. Here the
+//!   place of a token is on stable storage, and the answers of neighbours only decide whether to
+//!   send it again;
+//! - R8 to R11: a recovered process continues at once, remembers its client's request, recognises
+//!   old requests by the incarnations in them, and treats a neighbour's RESTART as a sign that it
+//!   is back;
 //! - no stash and no end of recovery: each edge recovers by itself, and messages may overtake each
 //!   other;
-//! - a client may ask for its next entry while it is inside;
-//! - k tokens, and losses for good; the paper has one token, and no losses.
+//! - a client may request its next entry while it is inside;
+//! - k tokens, and permanent losses; the paper has one token, and no losses.
 //!
 //! To see it: `kgate sim --protocol tree-token -n 22 --graph radial`, with `--crash 4@10..12 --down
-//! lost` for a crash with recovery, `--crash 4@10` for a loss for good; and `-n 8 -k 1 --load high
+//! lost` for a crash with recovery, `--crash 4@10` for a permanent loss; and `-n 8 -k 1 --load high
 //! --hold 2 --duration 200 --latency uniform=0.1..2 --random-recoveries 40 --down-for 5 --runs 50
-//! --as-printed R7` for what recovery is worth as printed.
+//! --as-printed R7` for recovery as printed.
 
 mod checks;
 pub mod defects;
@@ -95,10 +95,10 @@ use link::Link;
 use mending::{Mended, Question};
 use printed::AsPrinted;
 
-/// What survives a crash.
+/// The state that survives a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Durable {
-    /// Which incarnation this is, from 1.
+    /// The number of this incarnation, from 1.
     incarnation: u32,
     /// The client waits.
     wish: bool,
@@ -121,23 +121,23 @@ pub struct TreeToken {
     graph: Arc<Graph>,
     defects: Defects,
     incarnation: u32,
-    /// INITIALIZE has come; until then nothing is asked for.
+    /// INITIALIZE has arrived; until then the process requests nothing.
     initialized: bool,
-    /// The client waits, and the queue has an entry of ours.
+    /// The client waits, and the queue has an entry for it.
     wish: bool,
     held: Option<Held>,
     /// The number of the next grant.
     grants: u64,
-    /// Where each token is.
+    /// The place of each token.
     places: Box<[Place]>,
-    /// Whom a token goes to next: ourselves, or a neighbour, which may be there several times
-    /// (Raymond's REQUEST_Q).
+    /// The next receivers of a token: the process itself, or a neighbour, which may be there
+    /// several times (Raymond's REQUEST_Q).
     queue: VecDeque<NodeId>,
     /// The neighbours, in the order of ids.
     links: Vec<Link>,
-    /// Who is lost for good.
+    /// The processes that are lost permanently.
     lost: NodeList,
-    /// Which tokens may have been lost with them.
+    /// The tokens that may have been lost with them.
     questions: Vec<Question>,
     /// Only for runs as printed that need it.
     as_printed: Option<Box<AsPrinted>>,
@@ -164,8 +164,8 @@ impl TreeToken {
         Incarnations { mine: self.incarnation, yours: link.incarnation }
     }
 
-    /// The session that a message belongs to; none if it belongs to an earlier one. The message may
-    /// be the first of its session.
+    /// The session that a message belongs to; `None` if it belongs to an earlier one. The message
+    /// may be the first of its session.
     fn session(&mut self, from: NodeId, incarnations: Incarnations) -> Option<&mut Link> {
         let current = incarnations.yours == self.incarnation;
         let r11 = self.defects.has(R11);
@@ -194,8 +194,7 @@ impl TreeToken {
         out.persist(self.durable());
     }
 
-    /// All tokens are in the direction in which they were at the start, unless we know better
-    /// already.
+    /// Every token is in its initial direction, unless a later place is known already.
     fn on_initialize(&mut self, from: NodeId, out: &mut Outbox<Self>) {
         if self.initialized || from != self.me && self.link(from).is_none() {
             return;
@@ -233,7 +232,7 @@ impl TreeToken {
         assert_eq!(durable.places.len(), setup.k as usize, "stored by the same system");
         let neighbours = Mended::new(graph, &durable.lost).neighbours(setup.me);
         let links = neighbours.into_iter().map(|node| Link::new(node, 0)).collect();
-        durable.wish &= !setup.defects.has(R9); // R9: as printed, the client has to ask again.
+        durable.wish &= !setup.defects.has(R9); // R9: as printed, the client has to request again.
         let mut process = Self::with(setup, graph, durable, links);
         process.turn();
         process.wonder();
@@ -306,7 +305,7 @@ impl Protocol for TreeToken {
             Input::Deliver { from, .. } if from == self.me || from.0 >= self.graph.nodes() => {
                 Err(Refusal::UnknownNode(from))
             }
-            Input::Deliver { from, .. } if self.lost.contains(from) => Ok(()), // It does not count any more.
+            Input::Deliver { from, .. } if self.lost.contains(from) => Ok(()), // A lost process does not count any more.
             Input::Deliver { from, message: Initialize } => {
                 self.on_initialize(from, out);
                 Ok(())

@@ -1,5 +1,5 @@
-//! What only runs as printed need: a second grant beside the first, a request that nobody looks at,
-//! a holder that is nobody, and places that are rebuilt from hearsay.
+//! State that only runs as printed need: a second grant beside the first, a request that is never
+//! checked, a holder that is no process, and places that are rebuilt from reports of neighbours.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -12,7 +12,7 @@ use super::place::Place;
 use super::{Side, Statement};
 use crate::collections::NodeList;
 
-/// The holder, when it is nobody: R3 and R7.
+/// The holder, when it is no process: R3 and R7.
 pub(super) const NOBODY: NodeId = NodeId(u32::MAX);
 
 /// The state of a run as printed.
@@ -20,17 +20,17 @@ pub(super) const NOBODY: NodeId = NodeId(u32::MAX);
 pub(super) struct AsPrinted {
     /// R4: grants that were given before the present one and not released.
     pub(super) beside: Vec<GrantId>,
-    /// R5: the own entry is first, and nobody looks at it.
+    /// R5: the own entry is first and is never checked.
     pub(super) blocked: bool,
     /// R7: the holder is unknown until all have advised.
     pub(super) rebuild: Option<Rebuild>,
 }
 
-/// R7: what the neighbours have said so far.
+/// R7: the neighbours' reports so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Rebuild {
     advised: NodeList,
-    /// For each token, a neighbour that does not say that it is here.
+    /// For each token, a neighbour that does not report it here.
     elsewhere: Box<[Option<NodeId>]>,
 }
 

@@ -1,15 +1,15 @@
-//! Coming back from a crash: RESTART to every neighbour, ADVISE from each.
+//! Recovery from a crash: RESTART to every neighbour, ADVISE from each.
 //!
-//! On stable storage are where the tokens are, whether the client waits, who is lost for good, and
-//! a number for each incarnation. The queue and the asks are rebuilt from the neighbours. Each edge
-//! recovers by itself: there is no waiting for all, so that a neighbour that is down as well
-//! hinders nobody but those who need it, and a token that the storage says is here may be used at
-//! once.
+//! Stable storage has the places of the tokens, whether the client waits, the permanently lost
+//! processes, and a number for each incarnation. The queue and the requests are rebuilt from the
+//! neighbours. Each edge recovers by itself: no process waits for all, so that a neighbour that is
+//! down as well hinders only the processes that need it, and a token that the storage says is here
+//! may be used at once.
 //!
-//! A token that crossed when either end crashed may have been lost on its way. Both ends tell in
+//! A token that was in transit when either end crashed may have been lost. Both ends report in
 //! RESTART and ADVISE where they know each token to be; if one has sent it to the other, and the
-//! other knows only older things, it is sent again, as it was. If both copies arrive, the second is
-//! known by its revision.
+//! other knows only an older revision, it is sent again, unchanged. If both copies arrive, the
+//! second is recognised by its revision.
 
 use kgate_core::{NodeId, Outbox, Refusal};
 
@@ -17,7 +17,7 @@ use super::defects::{R7, R8, R11};
 use super::{Incarnations, Said, Side, Statement, TreeToken, TreeTokenMessage};
 
 impl TreeToken {
-    /// A neighbour is back, or is new as one.
+    /// A neighbour has recovered, or is new.
     pub(super) fn on_restart(
         &mut self,
         from: NodeId,
@@ -35,8 +35,8 @@ impl TreeToken {
         let Some(link) = self.link_mut(from).filter(|link| incarnation >= link.incarnation) else {
             return Ok(());
         };
-        // R11: as printed, only its ADVISE would tell us that it is back, and our RESTART was lost
-        // while it was down.
+        // R11: as printed, only its ADVISE would show that it is back, and the RESTART of this
+        // process was lost while it was down.
         if incarnation > link.incarnation && (link.is_known() || !r11) {
             link.adopt(incarnation);
         }
@@ -53,7 +53,7 @@ impl TreeToken {
         Ok(())
     }
 
-    /// A neighbour tells what we have forgotten.
+    /// A neighbour reports what this process has forgotten.
     pub(super) fn on_advise(
         &mut self,
         from: NodeId,
@@ -98,7 +98,7 @@ impl TreeToken {
         }
     }
 
-    /// Tells a neighbour what we know; it answers with ADVISE.
+    /// Reports to a neighbour; it answers with ADVISE.
     pub(super) fn send_restart(&self, to: NodeId, out: &mut Outbox<Self>) {
         out.send(
             to,
@@ -109,7 +109,7 @@ impl TreeToken {
         );
     }
 
-    /// What we tell `to`.
+    /// The report to `to`.
     fn statement(&self, to: NodeId) -> Statement {
         let tokens = (0..self.places.len())
             .map(|slot| Said { side: self.side(slot, to), revision: self.places[slot].revision });
@@ -120,7 +120,7 @@ impl TreeToken {
         }
     }
 
-    /// On which side of the edge to `of` a token is.
+    /// The side of the edge to `of` on which a token is.
     fn side(&self, slot: usize, of: NodeId) -> Side {
         let towards = self.places[slot].towards;
         if towards == of {
@@ -132,7 +132,7 @@ impl TreeToken {
         }
     }
 
-    /// A neighbour tells where the tokens are.
+    /// A neighbour reports where the tokens are.
     fn hear(&mut self, from: NodeId, statement: &Statement, out: &mut Outbox<Self>) {
         if let Some(defects) = &mut self.as_printed
             && defects.rebuild.is_some()
@@ -142,7 +142,7 @@ impl TreeToken {
             self.store(out);
         } else if !self.defects.has(R7) {
             for (slot, said) in statement.tokens.iter().enumerate() {
-                // It has never got what we sent it.
+                // It has never received the token that was sent.
                 let behind = said.side == Side::Yours && said.revision < self.places[slot].revision;
                 if behind && self.places[slot].towards == from {
                     self.send_token(slot, out);

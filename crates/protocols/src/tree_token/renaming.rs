@@ -1,10 +1,10 @@
-//! The same algorithm under other names.
+//! The same algorithm after a permutation of the names.
 //!
-//! With one token, no process compares names: it looks at who is a neighbour, who asked first and
-//! on which side the token is. So a renaming that leaves the tree and its root as they are turns a
-//! run into another one. With several tokens, a process that may ask in several directions takes
-//! the smallest name; and whoever makes a lost token anew is chosen by name. There a renaming is
-//! refused.
+//! With one token, no process compares names: it uses the neighbours, the order of requests and the
+//! side on which the token is. So a permutation that leaves the tree and its root unchanged turns a
+//! run into another one. With several tokens, a process that may request in several directions
+//! takes the smallest name; and the process that regenerates a lost token is chosen by name. Then a
+//! permutation is refused.
 
 use kgate_core::{Explorable, NodeId};
 
