@@ -1,5 +1,5 @@
-//! What print has lost or got wrong in Algorithm 3.1, as far as it can be switched back; [`super`]
-//! has the whole list.
+//! Errors of the printed Algorithm 3.1, as far as they can be switched back on; [`super`] has the
+//! whole list.
 
 use kgate_core::Defects;
 
@@ -13,9 +13,9 @@ pub const C3: Defects = correction(3);
 pub const C5: Defects = correction(5);
 /// Levels up to the diameter.
 pub const C6: Defects = correction(6);
-/// a9 waits for whom the token will not reach.
+/// a9 waits for a process that the token will not reach.
 pub const C7: Defects = correction(7);
-/// a2 and a3 do not ask whose child.
+/// a2 and a3 do not check the parent.
 pub const C8: Defects = correction(8);
 /// No pause between two tokens to one neighbour.
 pub const C9: Defects = correction(9);

@@ -16,7 +16,7 @@ pub(super) fn children<'a>(view: View<'a, State>) -> impl Iterator<Item = &'a St
 /// Potential_p: the neighbours that offer p a token.
 ///
 /// C10: the offer of a process outside the tree does not count, nor does a process leave its parent
-/// for anybody but the root. C14: and for the root only with the first token of a wave, when no
+/// for any process but the root. C14: and for the root only with the first token of a wave, when no
 /// other is out.
 pub(super) fn potential<'a>(view: View<'a, State>) -> impl Iterator<Item = Neighbour<'a>> {
     let (me, own, root) = (view.me(), view.own, view.graph().root());
@@ -33,27 +33,27 @@ pub(super) fn potential<'a>(view: View<'a, State>) -> impl Iterator<Item = Neigh
     })
 }
 
-/// Par_p: whose token p takes: the root's, or else its parent's, or else the first one's.
+/// Par_p: the process whose token p takes: the root, or else its parent, or else the first one.
 pub(super) fn chosen<'a>(view: View<'a, State>) -> Option<Neighbour<'a>> {
     let of = |wanted| potential(view).find(|&(id, _)| Some(id) == wanted);
     of(Some(view.graph().root())).or_else(|| of(view.own.parent)).or_else(|| potential(view).next())
 }
 
-/// Next_p: to whom the next token goes: around the circle of neighbours after S. The root sends to
-/// any of them, another process to its children and to those without a parent (PotChild_p).
+/// Next_p: the next receiver of the token: around the circle of neighbours after S. The root sends
+/// to any of them, another process to its children and to those without a parent (PotChild_p).
 pub(super) fn next<'a>(view: View<'a, State>) -> Option<Neighbour<'a>> {
     let (me, root) = (view.me(), view.graph().root());
     after(view, |state| me == root || state.parent.is_none_or(|parent| parent == me))
 }
 
-/// To whom the first token of a wave goes. C14: to somebody else's child if there is one, else to
-/// the next.
+/// The receiver of the first token of a wave. C14: a neighbour with another parent if there is one,
+/// else the next.
 pub(super) fn first<'a>(view: View<'a, State>) -> Option<Neighbour<'a>> {
     let taken = after(view, |state| is_elsewhere(view, state));
     taken.filter(|_| !view.setup.defects.has(C14)).or_else(|| next(view))
 }
 
-/// `P_q not in {p, bottom}`: it will take no token of ours.
+/// `P_q not in {p, bottom}`: it will take no token of p.
 pub(super) fn is_elsewhere(view: View<'_, State>, state: &State) -> bool {
     state.parent.is_some_and(|parent| parent != view.me())
 }

@@ -17,8 +17,8 @@ pub(super) fn enabled(view: View<'_, State>, steps: &mut Vec<Step<State>>) {
         if path {
             can("a10", State { parent: None, ..*view.own }, false);
         }
-        // C5: as printed a process without a parent has an abnormal path whatever it is, and an
-        // abnormal phase too.
+        // C5: as printed a process without a parent always has an abnormal path, and an abnormal
+        // phase too.
         if !path || view.setup.defects.has(C5) && view.own.parent.is_none() {
             can("a11", to(Phase::Clean), false);
         }
@@ -101,7 +101,7 @@ fn feedback(view: View<'_, State>) -> bool {
     view.own.phase == Phase::Broadcast && children(view).all(|child| child.phase == Phase::Feedback)
 }
 
-/// Cleaning(p), the guard of a9. C3: only what is left of a feedback or a token is cleaned.
+/// Cleaning(p), the guard of a9. C3: only the rest of a feedback or a token is cleaned.
 fn cleaning(view: View<'_, State>) -> bool {
     let parent = parent(view);
     let is_in = |fits: fn(Phase) -> bool| parent.is_some_and(|parent| fits(parent.phase));
@@ -121,7 +121,7 @@ fn cleaning(view: View<'_, State>) -> bool {
 /// `S_p = q => (T_q = Tok or L_p = D)`, in a9: the token that p had is gone.
 fn passed_on(view: View<'_, State>) -> bool {
     let Some(sent) = view.own.sent.and_then(|sent| view.of(sent)) else { return true };
-    // C7: somebody else's child will not take it; as printed p waits for ever.
+    // C7: another process's child will not take it; as printed p waits for ever.
     let elsewhere = is_elsewhere(view, sent) && !view.setup.defects.has(C7);
     sent.phase == Phase::Token || view.own.level == deepest(view.setup) || elsewhere
 }

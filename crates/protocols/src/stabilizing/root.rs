@@ -46,24 +46,24 @@ pub(super) fn enabled(view: View<'_, State>, steps: &mut Vec<Step<State>>) {
 fn taken(view: View<'_, State>) -> bool {
     let defects = view.setup.defects;
     view.own.sent.and_then(|sent| view.of(sent)).is_none_or(|state| {
-        // C8: a Tok of another parent's token says nothing about ours.
+        // C8: a Tok of another parent's token says nothing about the root's.
         let taken = state.phase == Phase::Token && (is_child(view.me(), state) || defects.has(C8));
-        // C14: somebody else's child takes only the first token of a wave.
+        // C14: another process's child takes only the first token of a wave.
         let lost =
             view.own.phase != Phase::Sending(0) && is_elsewhere(view, state) && !defects.has(C14);
         taken || lost
     })
 }
 
-/// `T_Next = C`, in a2: who gets the next token can take it.
+/// `T_Next = C`, in a2: the next receiver can take the token.
 fn free(view: View<'_, State>) -> bool {
     next(view).is_none_or(|(_, state)| {
-        // C8: somebody else's child may wait for the root to go on; it is clean soon after.
+        // C8: another process's child may wait for the root to move on; it is clean soon after.
         state.phase == Phase::Clean || !is_child(view.me(), state) && !view.setup.defects.has(C8)
     })
 }
 
-/// Cleaning, the guard of a5: the broadcast has come to everybody and back.
+/// Cleaning, the guard of a5: the broadcast has reached all processes and returned.
 fn answered(view: View<'_, State>) -> bool {
     let is_back = |state: &State| state.phase == Phase::Feedback;
     if view.setup.defects.has(C1) {

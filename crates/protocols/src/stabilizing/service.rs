@@ -1,23 +1,23 @@
-//! Theorem 4.3: how many waves it takes until everybody has had a token.
+//! Theorem 4.3: the number of waves until every process has had a token.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use kgate_core::NodeId;
 
-/// The most that any process waits on this tree: ceil(product of the numbers of children from the
+/// The longest wait of any process on this tree: ceil(product of the numbers of children from the
 /// root to its parent / l) waves.
 ///
-/// Every process sends its tokens to its children in turn. So of as many tokens in a row as that
-/// product, which the root has sent, one comes to the process, wherever the pointers stand.
+/// Every process sends its tokens to its children in turn. So of as many consecutive tokens as that
+/// product, which the root has sent, one reaches the process, wherever the pointers stand.
 ///
-/// `parents` has one entry a process: none, or the process itself, at the root. Numbers beyond 64
-/// bits are cut off there.
+/// `parents` has one entry per process: none, or the process itself, at the root. Numbers saturate
+/// at 64 bits.
 pub fn waves_to_serve(parents: &[Option<NodeId>], k: u32) -> u64 {
     let parent = |at: usize| parents[at].map(NodeId::index).filter(|&above| above != at);
     let mut children = vec![0_u64; parents.len()];
     (0..parents.len()).filter_map(parent).for_each(|above| children[above] += 1);
-    // The product above each process, once it is known; then the way down to it is walked back.
+    // The product above each process, once it is known; then the path down to it is walked back.
     let mut product: Vec<Option<u64>> = vec![None; parents.len()];
     let mut way = Vec::new();
     for start in 0..parents.len() {

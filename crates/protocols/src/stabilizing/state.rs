@@ -1,8 +1,8 @@
-//! The variables of a process, and all values they may have.
+//! The variables of a process, and their domains.
 //!
 //! One type serves the root and the others: the root has no variables P and L, and keeps in their
-//! place what the paper fixes (P_r = r, L_r = 0), so that whoever reads a neighbour need not ask
-//! which of the two it is.
+//! place what the paper fixes (P_r = r, L_r = 0), so that a reader of a neighbour's state need not
+//! distinguish them.
 
 use kgate_core::{Graph, NodeId, Setup};
 use serde::{Deserialize, Serialize};
@@ -21,11 +21,11 @@ pub enum Phase {
     Between(u32),
     /// R, root only: all tokens of the wave are taken.
     Ready,
-    /// B: the broadcast that cleans up has come here.
+    /// B: the cleaning broadcast has arrived.
     Broadcast,
-    /// F, not at the root: the broadcast has come to all below.
+    /// F, not at the root: the broadcast has reached all processes below.
     Feedback,
-    /// Tok, not at the root: a token came here and is on its way to S, or ended here if S is none.
+    /// Tok, not at the root: a token arrived and is on its way to S, or ended here if S is none.
     Token,
 }
 
@@ -34,12 +34,12 @@ pub enum Phase {
 pub struct State {
     /// T.
     pub phase: Phase,
-    /// S: to whom the last token went; none for a leaf (C4), never none at a root that has a
+    /// S: the receiver of the last token; none for a leaf (C4), never none at a root that has a
     /// neighbour.
     pub sent: Option<NodeId>,
-    /// P: from whom the last token came; none outside the tree (C4), the root itself at the root.
+    /// P: the sender of the last token; none outside the tree (C4), the root itself at the root.
     pub parent: Option<NodeId>,
-    /// L: how far from the root the parents lead; 0 at the root and nowhere else.
+    /// L: the number of parents up to the root; 0 at the root and nowhere else.
     pub level: u32,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn deepest(setup: &Setup) -> u32 {
     setup.nodes - 1
 }
 
-/// The state of a clean start: nobody has a parent, and the root will begin with its first
+/// The state of a clean start: no process has a parent, and the root begins with its first
 /// neighbour.
 pub(super) fn clean(setup: &Setup) -> State {
     let graph = graph(setup);
@@ -77,7 +77,7 @@ pub(super) fn clean(setup: &Setup) -> State {
     State { phase: Phase::Clean, sent: None, parent: None, level: 1 }
 }
 
-/// Any state of the domain, evenly.
+/// Any state of the domain, uniformly.
 pub(super) fn arbitrary(setup: &Setup, below: &mut dyn FnMut(u64) -> u64) -> State {
     let graph = graph(setup);
     let neighbours = graph.neighbours(setup.me);
@@ -94,7 +94,7 @@ pub(super) fn arbitrary(setup: &Setup, below: &mut dyn FnMut(u64) -> u64) -> Sta
     State { phase, sent, parent, level: 1 + draw(u64::from(deepest(setup))) }
 }
 
-/// Any phase of the root: three, one a token, and one between two tokens if it pauses there.
+/// Any phase of the root: three, one per token, and one between two tokens if it pauses there.
 fn draw_phase(setup: &Setup, draw: &mut impl FnMut(u64) -> u32) -> Phase {
     let k = setup.k;
     let between = if pauses(setup) { k - 1 } else { 0 };

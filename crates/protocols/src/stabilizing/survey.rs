@@ -1,8 +1,8 @@
-//! A configuration as the paper's proofs see it: is it normal, is it in INC, is everybody in the
-//! tree, how many tokens.
+//! A configuration in the terms of the paper's proofs: whether it is normal, whether it is in INC,
+//! whether every process is in the tree, and the number of tokens.
 //!
-//! It is taken after every step, so it looks closely only at those processes to whom a token is
-//! offered.
+//! It is evaluated after every step, so it inspects closely only those processes to which a token
+//! is offered.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -92,10 +92,10 @@ fn is_over(depth: Option<u32>, phase: Phase) -> bool {
     }
 }
 
-/// How far each process is from the root along the parents; none outside Tree(r).
+/// The distance of each process from the root along the parents; none outside Tree(r).
 fn depths(root: NodeId, states: &[State]) -> Vec<Option<u32>> {
-    // Not yet known, or known. One on the way is taken for known to be outside, which is right if
-    // the way is a circle.
+    // Unknown, or known. A process on the present path counts as known to be outside, which is
+    // right if the path is a circle.
     let mut known: Vec<Option<Option<u32>>> = vec![None; states.len()];
     known[root.index()] = Some(Some(0));
     let mut way: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! A state in the paper's messages, as in `T=Tok S=p3 P=p0 L=1`; `-` for none.
+//! A state in the paper's notation, as in `T=Tok S=p3 P=p0 L=1`; `-` for none.
 //!
 //! T is C, B, F, Tok, R, or the number of a token at the root; g0, g1, .. between two tokens.
 
@@ -29,7 +29,7 @@ impl fmt::Display for State {
     }
 }
 
-/// The state of that text; whether it fits a process is another question.
+/// Parses a state; whether it fits a process is not checked here.
 pub(super) fn parse(text: &str) -> Option<State> {
     let mut words = text.split_whitespace();
     let mut value = |message: &str| words.next()?.strip_prefix(message)?.strip_prefix('=');
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// What is printed is read as the same; what is no state is none.
+    /// A printed state parses as the same; a text that is no state does not parse.
     #[test]
     fn states_in_messages() {
         for text in [

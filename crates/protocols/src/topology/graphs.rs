@@ -1,6 +1,6 @@
-//! Graphs by name, by rng and from a file.
+//! Graphs by name, at random and from a file.
 //!
-//! A file has one edge a line, two process numbers; `root R` names the root (0 if left out); `#`
+//! A file has one edge per line, two process numbers; `root R` names the root (0 if left out); `#`
 //! starts a comment.
 
 use alloc::format;
@@ -16,23 +16,23 @@ pub enum Shape {
     /// tree-token-2019 figure 1 and its larger kin: a centre with three children, every inner
     /// process with two more.
     Radial,
-    /// A binary tree, as balanced as can be.
+    /// A binary tree, as balanced as possible.
     Balanced,
-    /// One behind the other.
+    /// A path.
     Path,
-    /// All around process 0.
+    /// All processes around process 0.
     Star,
-    /// A path whose ends meet.
+    /// A ring.
     Ring,
     /// Rows of the square root of n, rounded down; the last row may be shorter.
     Grid,
     /// A path, the spine, each of whose processes has one leaf; the root is at one end.
     Caterpillar,
-    /// Everybody beside everybody.
+    /// Every process beside every other one.
     Complete,
     /// A tree drawn at random: every process hangs below one drawn from those before it.
     RandomTree,
-    /// Such a tree and up to as many edges more.
+    /// Such a tree and up to as many edges in addition.
     Random,
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Why a text is no graph; the text of the error says which line and what to do.
+/// Why a text is not a graph; the error names the line and says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAGraphFile {
     /// A line that is neither an edge nor the root.
@@ -161,7 +161,7 @@ pub fn parse(text: &str) -> Result<Graph, NotAGraphFile> {
     Ok(Graph::new(nodes, &edges, root)?)
 }
 
-/// Numbers in a file are below this: a slip of the pen must not allocate a graph of 2^32 processes.
+/// Numbers in a file are below this: a typing error must not allocate a graph of 2^32 processes.
 const MOST: u32 = 1 << 24;
 
 /// The text that [`parse`] reads back.
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(degrees(Shape::Grid, 9), [2, 3, 2, 3, 4, 3, 2, 3, 2]);
     }
 
-    /// A file that is no graph is refused with its line.
+    /// A file that is not a graph is refused with its line.
     #[test]
     fn files() {
         let graph = parse("# two\nroot 1\n0 1 # an edge\n\n1 2\n").unwrap();

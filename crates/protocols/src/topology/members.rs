@@ -1,10 +1,10 @@
-//! Which processes there are, as one process knows it.
+//! The existing processes, as one process knows them.
 
 use kgate_core::NodeId;
 
 use crate::collections::NodeList;
 
-/// The processes 0 .. n-1 less those held for crashed.
+/// The processes 0 .. n-1 except those considered crashed.
 #[derive(Clone, Copy, Debug)]
 pub struct Members<'a> {
     nodes: u32,
@@ -18,22 +18,22 @@ impl<'a> Members<'a> {
         Self { nodes, crashed, revived: None }
     }
 
-    /// The same, as if `node` had not crashed: what was true just before the news.
+    /// The same, as if `node` had not crashed: the members just before the crash was known.
     pub fn with(self, node: NodeId) -> Self {
         Self { revived: Some(node), ..self }
     }
 
-    /// How many processes there are at all, crashed ones included.
+    /// The number of all processes, crashed ones included.
     pub fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// Whether nobody is held for crashed.
+    /// Whether no process is considered crashed.
     pub fn all_alive(&self) -> bool {
         self.crashed.is_empty()
     }
 
-    /// Whether `node` exists and is not held for crashed.
+    /// Whether `node` exists and is not considered crashed.
     pub fn contains(&self, node: NodeId) -> bool {
         node.0 < self.nodes && (!self.crashed.contains(node) || self.revived == Some(node))
     }

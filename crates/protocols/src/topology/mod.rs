@@ -1,4 +1,4 @@
-//! Who sends to whom, and who tests whom: the virtual hypercube of VCube and Hi-ADSD.
+//! The virtual hypercube of VCube and Hi-ADSD: the clusters by which processes send and test.
 //!
 //! Process `i` sees the others as clusters `c(i,1) .. c(i,log2 n)`; cluster `s` has `2^(s-1)`
 //! places and is walked from its head `i xor 2^(s-1)`. Both papers write the same recursion and
@@ -24,12 +24,12 @@ pub use walk::{Order, Walk, first_member};
 
 use kgate_core::NodeId;
 
-/// How many clusters a process has: log2 n, rounded up.
+/// The number of clusters of a process: log2 n, rounded up.
 pub fn dimension(nodes: u32) -> u32 {
     nodes.next_power_of_two().trailing_zeros()
 }
 
-/// In which cluster of `i` is `j`, counted from 1? Symmetric (vcube-2018 section 5.1,
+/// The cluster of `i` that contains `j`, counted from 1. Symmetric (vcube-2018 section 5.1,
 /// `cluster_i(j)`).
 pub fn cluster_of(i: NodeId, j: NodeId) -> u32 {
     assert_ne!(i, j, "a process is in no cluster of its own");

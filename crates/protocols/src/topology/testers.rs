@@ -1,4 +1,4 @@
-//! VCube's rule of who tests whom.
+//! VCube's rule for the tests of a process.
 
 use alloc::vec::Vec;
 
@@ -6,8 +6,8 @@ use kgate_core::NodeId;
 
 use super::{Members, dimension};
 
-/// Whom `i` tests: every member `j` of a cluster `c(i,s)` in whose own cluster `c(j,s)` the process
-/// `i` is the first member (vcube-2018 section 4).
+/// The processes that `i` tests: every member `j` of a cluster `c(i,s)` in whose own cluster
+/// `c(j,s)` the process `i` is the first member (vcube-2018 section 4).
 ///
 /// In VCube's order place `t` of `c(j,s)` is `j xor 2^(s-1) xor t`. So `i` comes first there
 /// exactly if, for each bit `b` of the place's number, the block of `2^b` places beside `i` is

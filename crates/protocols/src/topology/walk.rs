@@ -14,7 +14,7 @@ pub enum Order {
     HiAdsd,
 }
 
-/// Where a walk stands: below `head`, `done` of its `parts` parts have been walked.
+/// The state of a walk: below `head`, `done` of its `parts` parts have been walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Frame {
     head: NodeId,
@@ -22,8 +22,8 @@ struct Frame {
     done: u32,
 }
 
-/// A walk through one cluster. It holds no reference to the members, so that it can be kept while
-/// they change: each step says which members count.
+/// A walk through one cluster. It holds no reference to the members, so that it survives changes of
+/// them: each step gets the present members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
     order: Order,
@@ -63,7 +63,7 @@ impl Walk {
         None
     }
 
-    /// Goes into the part with that head unless nobody is there; the head itself comes first.
+    /// Enters the part with that head unless it has no members; the head itself comes first.
     fn enter(&mut self, head: NodeId, parts: u32, members: &Members<'_>) -> Option<NodeId> {
         if members.none_near(head, parts) {
             return None;

@@ -1,11 +1,10 @@
-//! What neighbours say to each other: their present state, with the clock that they had when they
-//! said it.
+//! The message between neighbours: the sender's state, with the clock that it had then.
 
 use kgate_core::{Message, Rules};
 use serde::{Deserialize, Serialize};
 
-/// A process's state at one of its clocks. Nobody answers; whoever moves on by it tells so to all
-/// its neighbours.
+/// A process's state at one of its clocks. There is no answer; a receiver that advances by it sends
+/// its own state to all its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RefinedMessage<S> {
     /// The sender's clock.

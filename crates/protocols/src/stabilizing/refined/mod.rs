@@ -7,36 +7,36 @@
 //!
 //! # The algorithm
 //!
-//! A process has a clock, its state, and of each neighbour the newest (clock, state) that it has
-//! heard.
+//! A process has a clock, its state, and for each neighbour the newest (clock, state) that it has
+//! received.
 //!
-//! - *Tick*: a process whose clock is smaller than all that it has heard of its neighbours' (ties
-//!   go by id) takes at most one enabled step, advances its clock by 1 and tells its clock and
-//!   state to all its neighbours. A state changes by ticks alone.
-//! - *Hear*: what is told replaces what was heard before, unless its clock is smaller. Channels may
+//! - *Tick*: a process whose clock is smaller than all that it has received from its neighbours
+//!   (ties go by id) takes at most one enabled step, advances its clock by 1 and sends its clock
+//!   and state to all its neighbours. A state changes by ticks alone.
+//! - *Receive*: a received pair replaces the one before, unless its clock is smaller. Channels may
 //!   reorder, repeat and lose.
-//! - *Catch up*: a process that has heard a clock more than 1 ahead of its own takes it over,
-//!   without a step, and tells so.
-//! - *Resend*: every process tells its clock and state again once an interval, so that no message
-//!   is ever needed.
+//! - *Catch up*: a process that has received a clock more than 1 ahead of its own adopts it,
+//!   without a step, and sends its clock and state.
+//! - *Resend*: every process sends its clock and state again once per interval, so that no single
+//!   message is ever needed.
 //!
 //! A step that is `privileged` goes to the client first: if that waits, it is inside from this tick
-//! until it releases, and the process ticks on without that step (other steps are taken as ever).
-//! If nobody waits, the step is taken at once. After a release it is taken at the next tick even if
-//! the client waits again, or one that always does would never let it go.
+//! until it releases, and the process ticks on without that step (other steps are taken as usual).
+//! If no client waits, the step is taken at once. After a release it is taken at the next tick even
+//! if the client waits again; otherwise a client that always waits would never pass it on.
 //!
-//! # Why it is right
+//! # Why it is correct
 //!
-//! Clocks never shrink. Let B be the greatest clock anywhere (own clocks, heard ones, messages
-//! under way) when the last transient fault ends; after a clean start there is no junk, and take B
-//! = -1. So a clock above B, wherever it stands, was really its owner's, together with that state,
-//! at some time since.
+//! Clocks never decrease. Let B be the greatest clock anywhere (own clocks, received ones, messages
+//! in transit) when the last transient fault ends; after a clean start there are no forged values,
+//! and B = -1. So a clock above B, wherever it stands, was really its owner's, together with that
+//! state, at some time since.
 //!
 //! *Freshness: a tick at a clock above B sees the true present states of all neighbours.* Let p
-//! tick at clock c > B, having heard of q the clock c' with (c, p) < (c', q). Then c' >= c > B, so
-//! q did have clock c' and the state that p sees. Had it changed its state since, it had ticked at
-//! a clock c" >= c', and for that had heard of p a clock d with (d, p) > (c", q) >= (c', q) > (c,
-//! p), so d > c. But d > B was really p's clock, and p is only at c.
+//! tick at clock c > B, having received from q the clock c' with (c, p) < (c', q). Then c' >= c >
+//! B, so q did have clock c' and the state that p sees. Had it changed its state since, it had
+//! ticked at a clock c" >= c', and for that had received from p a clock d with (d, p) > (c", q) >=
+//! (c', q) > (c, p), so d > c. But d > B was really p's clock, and p is only at c.
 //!
 //! *Exclusion.* Each tick sees the present, so the ticks, one after the other in any order in which
 //! they could have happened, are an execution of the state model in which neighbours never act
@@ -44,34 +44,36 @@
 //! holds from here on, from whatever states they are in.
 //!
 //! *Convergence: soon all clocks are above B.* Let E be the interval of resending plus the longest
-//! delay, D the diameter. Within E all junk under way has arrived; the greatest junk clock is
-//! someone's own, or has been heard by someone, who has caught up to B-1 at least. Who has a clock
-//! of x makes its neighbours catch up to x-1 within E, so after D more E everybody is at B-1-D or
-//! above. From then on the smallest clock m grows: after E everybody has heard m or more of each
-//! neighbour, the first of those at m (by id) ticks, E later the second can, and so on, so it is
-//! m+1 after n E at most. (What a process has heard may be too high: then it ticks too early, which
-//! is wrong but no delay. It is never too low for longer than E.) So after (1 + D + n(D+2)) E every
-//! tick is right. This needs no bound on how many junk messages there were, FIFO or not, only that
-//! they arrive within E (those that get lost do not count for B).
+//! delay, D the diameter. Within E all forged messages in transit have arrived; the greatest forged
+//! clock is some process's own, or has been received by one, which has caught up to B-1 at least. A
+//! process with a clock of x makes its neighbours catch up to x-1 within E, so after D more E every
+//! process is at B-1-D or above. From then on the smallest clock m grows: after E every process has
+//! received m or more from each neighbour, the first of those at m (by id) ticks, E later the
+//! second can, and so on, so it is m+1 after n E at most. (A received clock may be too high: then
+//! the process ticks too early, which is wrong but no delay. It is never too low for longer than
+//! E.) So after (1 + D + n(D+2)) E every tick is right. This needs no bound on the number of forged
+//! messages, FIFO or not, only that they arrive within E (those that get lost do not count for B).
 //!
-//! *Weak fairness: then everybody ticks again and again.* Neighbours' clocks above B differ by at
-//! most 1, since a process never gets more than 1 ahead of what it has heard. So nobody is more
-//! than D ahead of the smallest clock, which passes it in n(D+1) E; before that it has ticked.
+//! *Weak fairness: then every process ticks again and again.* Neighbours' clocks above B differ by
+//! at most 1, since a process never gets more than 1 ahead of what it has received. So no process
+//! is more than D ahead of the smallest clock, which passes it in n(D+1) E; before that it has
+//! ticked.
 //!
 //! # Cost
 //!
-//! Every process sends one message to each neighbour a tick, whether anybody asks or not, and ticks
-//! as fast as its neighbours let it. State: a clock and a state for itself and each neighbour. Ties
-//! go by *scattered* ids: who waits for whom in the beginning is an acyclic orientation of the
-//! edges that then reverses itself, and along a ring numbered in order only one process could tick
-//! at a time, for ever.
+//! Every process sends one message to each neighbour per tick, whether a client requests or not,
+//! and ticks as fast as its neighbours permit. State: a clock and a state for itself and each
+//! neighbour. Ties go by *scattered* ids: the initial order of waiting is an acyclic orientation of
+//! the edges that then reverses itself, and along a ring numbered in order only one process could
+//! tick at a time, for ever.
 //!
 //! # Limits
 //!
 //! Clocks are unbounded in the proof and have 64 bits here. A transient fault can leave any clock
-//! below 2^62 and messages are believed below 2^63: what is between lasts for more than a century
-//! of one tick a nanosecond. Nobody gets beyond 2^63, since a tick needs neighbours that are ahead.
-//! A liar who claims 2^63 - 1 stops everybody: this layer tolerates accidents, not lies.
+//! below 2^62 and messages are accepted below 2^63: the range between lasts for more than a century
+//! of one tick per nanosecond. No process gets beyond 2^63, since a tick needs neighbours that are
+//! ahead. A Byzantine process that claims 2^63 - 1 stops all others: this layer tolerates
+//! accidents, not lies.
 //!
 //! # Sources
 //!
@@ -81,7 +83,7 @@
 //! of each other are the asynchronous unison of Couvreur, Francez and Gouda (1992) and, before it,
 //! Awerbuch's synchronizer (1985); that the smallest of a neighbourhood acts and then stands behind
 //! all is Barbosa's and Gafni's edge reversal (1989). The combination and the argument above are
-//! ours.
+//! kgate's own.
 
 mod message;
 
@@ -98,13 +100,13 @@ use kgate_core::{
 
 /// A transient fault leaves clocks below this.
 const FAULTY: u64 = 1 << 62;
-/// A message with a clock of this or more is junk.
+/// A message with a clock of this or more is malformed.
 const LIMIT: u64 = 1 << 63;
 
 /// The timers of [`Refined`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefinedTimer {
-    /// Fires once an interval, for ever: armed at the start and whenever it fires, never disarmed.
+    /// Fires once per interval, for ever: armed at the start and whenever it fires, never disarmed.
     Resend,
 }
 
@@ -114,16 +116,15 @@ pub struct Refined<R: Rules> {
     setup: Setup,
     clock: u64,
     state: R::State,
-    /// The newest clock and state heard of each neighbour, in the order of the graph.
+    /// The newest clock and state received from each neighbour, in the order of the graph.
     clocks: Box<[u64]>,
     states: Box<[R::State]>,
     phase: Phase,
-    /// The client has used the privilege that is there: it passes on, even if the client waits
-    /// again.
+    /// The client has used the present privilege: it passes on, even if the client waits again.
     spent: bool,
-    /// How many grants there have been. The newest is named by this number.
+    /// The number of grants. The newest is named by this number.
     grants: u64,
-    /// A planted bug, to prove the checker: neighbours with equal clocks tick both.
+    /// A planted bug, to validate the checker: neighbours with equal clocks tick both.
     #[cfg(test)]
     careless: bool,
 }
@@ -197,12 +198,12 @@ impl<R: Rules> Refined<R> {
         }
     }
 
-    /// Catches up and ticks if it can, and tells so; whether it could. It ticks once at most: while
-    /// all clocks are within 1 of their neighbours' there is never a second tick to be had, and
-    /// else the timer brings it.
+    /// Catches up and ticks if possible, and sends its clock and state; whether it did. It ticks
+    /// once at most: while all clocks are within 1 of their neighbours' a second tick is never
+    /// enabled, and otherwise the timer brings it.
     fn proceed(&mut self, out: &mut Outbox<Self>) -> bool {
         if !R::in_domain(&self.setup, &self.state) {
-            self.state = R::clean(&self.setup); // Memory may hold anything after a fault; this is a part of the fault.
+            self.state = R::clean(&self.setup); // After a fault memory may hold anything; this is a part of the fault.
         }
         let before = self.clock;
         let highest = self.clocks.iter().copied().max().unwrap_or(0);
@@ -255,7 +256,7 @@ impl<R: Rules> Refined<R> {
     }
 
     /// Whether every cache holds its neighbour's present clock and state, or is behind this
-    /// process, which then waits for news.
+    /// process, which then waits for an update.
     fn sees_the_truth(&self, processes: &[Self]) -> bool {
         self.neighbours().iter().enumerate().all(|(at, &node)| {
             let (clock, state, real) = (self.clocks[at], self.states[at], &processes[node.index()]);
@@ -288,7 +289,7 @@ fn neighbours(setup: &Setup) -> &[NodeId] {
     setup.graph.as_ref().expect("rules run on a graph").neighbours(setup.me)
 }
 
-/// What another process knows.
+/// What another process has received.
 fn at_node(setup: &Setup, me: NodeId) -> Setup {
     Setup { me, ..setup.clone() }
 }
@@ -303,8 +304,8 @@ fn scattered(node: NodeId) -> u32 {
     node.0.wrapping_mul(0x9E37_79B1)
 }
 
-/// Any clock that a fault may leave, most often one close to `near` or to an end, where mistakes
-/// show.
+/// Any clock that a fault may leave, most often one close to `near` or to an end of the range,
+/// where mistakes show.
 fn arbitrary_clock(near: u64, below: &mut dyn FnMut(u64) -> u64) -> u64 {
     let clock = match below(5) {
         0 => below(8),
@@ -383,8 +384,9 @@ impl<R: Rules> TransientFaults for Refined<R> {
         true
     }
 
-    /// The layer has recovered (each cache is true, or of no use until news come), the rules'
-    /// configuration is one from which they are correct, and whoever is inside has the privilege.
+    /// The layer has recovered (each cache is true, or unused until an update arrives), the rules'
+    /// configuration is one from which they are correct, and every process inside has the
+    /// privilege.
     fn settled(processes: &[Self]) -> bool {
         let fresh = processes.iter().all(|process| process.sees_the_truth(processes));
         if !fresh {
