@@ -233,7 +233,7 @@ impl Leases {
                 }
             }
             LeaseMessage::SilenceReply { node, incarnation, silence } => {
-                self.silence.on_silence_reply(context, now, from, (node, incarnation), silence);
+                self.silence.on_silence_reply(context, now, from, node, incarnation, silence);
             }
         }
     }

@@ -69,7 +69,8 @@ impl SilenceDetector {
         context: &Context,
         now: Time,
         from: NodeId,
-        (node, incarnation): (NodeId, Incarnation),
+        node: NodeId,
+        incarnation: Incarnation,
         silence: Span,
     ) {
         let inquiry =

@@ -134,9 +134,9 @@ impl Engine {
                 // Over the limit a request is dropped without a reply.
                 let Ok(permit) = classes.of(&request).try_acquire_owned() else { return };
                 let engine = Arc::clone(self);
-                let (id, stores) = (envelope.id, (envelope.from, envelope.to));
+                let Envelope { from: from_store, to: to_store, id, .. } = envelope;
                 tokio::spawn(async move {
-                    engine.serve(from, stores, id, request).await;
+                    engine.serve(from, from_store, to_store, id, request).await;
                     drop(permit);
                 });
             }
@@ -159,7 +159,8 @@ impl Engine {
     async fn serve(
         &self,
         from: NodeId,
-        (from_store, to_store): (StoreId, Option<StoreId>),
+        from_store: StoreId,
+        to_store: Option<StoreId>,
         id: u64,
         request: Request,
     ) {
