@@ -57,25 +57,23 @@ pub(crate) enum Command {
     /// Run a node of a cluster
     #[command(after_long_help = NODE_HELP)]
     Node(NodeArgs),
-    /// Simulate a protocol: processes ask for units again and again, and the run is measured and
-    /// checked
+    /// Simulate a protocol under load, measure it and check every property
     #[command(after_long_help = SIM_HELP)]
     Sim(Box<SimArgs>),
-    /// Explore every schedule of a few processes (of stabilizing, every configuration), and print
-    /// one that goes wrong if there is any
+    /// Check every schedule of a few processes (of stabilizing, every configuration), and print a
+    /// counterexample if there is one
     #[command(after_long_help = CHECK_HELP)]
     Check(Box<CheckArgs>),
-    /// Play scenarios: stories in which every step is prescribed, compared with what they tell
+    /// Play scenarios, which prescribe every step, and compare the effects with the expected ones
     #[command(after_long_help = SCENARIO_HELP)]
     Scenario(ScenarioArgs),
-    /// Run experiments: grids of runs with tables, plots and verdicts on what was published
+    /// Run experiments: grids of runs with tables, plots and verdicts on published results
     #[command(after_long_help = LAB_HELP)]
     Lab(LabArgs),
-    /// Look at a run that was written down with `kgate sim --trace`: as text, as a cluster_state,
-    /// in ShiViz or Perfetto; or checker it
+    /// Show a trace of `kgate sim --trace` as text, as a diagram, in ShiViz or Perfetto; or check it
     #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),
-    /// List the protocols: what each costs, which crashes it tolerates, where it is published
+    /// List the protocols with their costs, tolerated faults and publications
     Protocols(ProtocolsArgs),
     /// Make certificates for the nodes and clients of a cluster, for development
     Certs(CertsArgs),

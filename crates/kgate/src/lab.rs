@@ -18,27 +18,30 @@ use kgate_lab::experiment::{ExperimentError, StoreError};
 use crate::{Failure, Outcome};
 
 pub(crate) const HELP: &str = "\
-An experiment is a TOML file: grids of kgate sim command lines, plots of what they measured, and what was published about it. Those of \
-the papers come with kgate; copy a file from experiments/, change it and run it in the same way. Each run, with its seed, hash and \
-command, is in OUT/EXPERIMENT/runs.csv (and .parquet).
+An experiment is a TOML file: grids of kgate sim command lines, plots of their measurements, and
+published results to compare with. The experiments of the papers come with kgate. To make your own,
+copy a file from experiments/, change it and run it in the same way. OUT/EXPERIMENT/runs.csv (and
+.parquet) lists each run with its seed, hash and command.
 
-An experiment that was interrupted goes on where it was when the same command is given again, and its tables are the same to the byte. \
-Exit codes: 0 done, 1 a run was not correct, 2 the experiment cannot be run as it is.
+The same command resumes an interrupted experiment; the resulting tables are the same to the byte.
+
+Exit codes: 0 done; 1 a run was not correct; 2 the experiment is invalid.
 
 Examples:
-  What there is, and how many runs each takes:
+  List the experiments and the number of their runs:
     kgate lab list
-  All of it, quickly:
+  Run all of them, quickly:
     kgate lab run all --quick
-  One of them with other numbers:
-    kgate lab run which-protocol --set n=500 --set k=10 --set latency=uniform=0.01..0.05 --out mine
-  Split over four machines, and joined:
+  Run one of them with other numbers:
+    kgate lab run which-protocol --set n=500 --set k=10 \\
+        --set latency=uniform=0.01..0.05 --out mine
+  Split the work over four machines, and merge the results:
     kgate lab run vcube-2018 --shard 1/4 --out part1
     kgate lab merge part1 part2 part3 part4 --out whole
-  What became of what was published, and who obtains fastest in the one with other numbers:
+  Show the verdicts on published results, and a ranking by obtaining time:
     kgate lab compare lab-out
     kgate lab compare mine --by obtaining.mean
-  What differs between two results:
+  Show the differences between two results:
     kgate lab compare lab-out/vcube-2018 mine/vcube-2018";
 
 #[derive(Debug, Args)]
@@ -51,13 +54,13 @@ pub(crate) struct LabArgs {
 enum LabCommand {
     /// List the experiments that come with kgate
     List(ListArgs),
-    /// Run an experiment, or go on with it, and write its tables, plots and report
+    /// Run or resume an experiment, and write its tables, plots and report
     Run(RunArgs),
-    /// Join the results of several shards
+    /// Merge the results of several shards
     Merge(MergeArgs),
-    /// Show the verdicts on what was published, or who is best; or what differs between two results
+    /// Show the verdicts on published results, a ranking, or the differences between two results
     Compare(CompareArgs),
-    /// Write summary, verdicts, plots and pages once more, from the runs as they are
+    /// Write summary, verdicts, plots and reports again, from the existing runs
     Report(ReportArgs),
 }
 
@@ -70,57 +73,56 @@ struct ListArgs {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Experiments by their names, `all` of them, or files of your own
+    /// Names of experiments, `all`, or files of your own
     #[arg(value_name = "EXPERIMENT|FILE", required = true)]
     experiments: Vec<String>,
-    /// Take the smaller sizes and fewer seeds that the experiment names for this
+    /// Use the smaller sizes and fewer seeds that the experiment defines for this
     #[arg(long)]
     quick: bool,
-    /// Where the results go, in a folder for each experiment
+    /// Output directory, with a subdirectory per experiment
     #[arg(long, value_name = "DIR", default_value = "lab-out")]
     out: PathBuf,
-    /// How many runs at once [default: as many as there are cores]
+    /// Number of parallel runs [default: number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Make all runs anew, also those that are there already
+    /// Repeat all runs, also those that exist already
     #[arg(long)]
     again: bool,
-    /// Make only every N-th run, beginning with the I-th: shares of the work for several machines
+    /// Make only every N-th run, from the I-th on, to share the work between machines, e.g. 1/4
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Give a flag of the runs another value, wherever the experiment has it or its command knows
-    /// it; given several times for one flag, it varies over these. n and k are short for processes
-    /// and units
+    /// Set a flag of the runs to another value, wherever the experiment or its command has it;
+    /// repeated for one flag, the runs vary over the values. n is short for processes
     #[arg(long, value_name = "FLAG=VALUE")]
     set: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 struct MergeArgs {
-    /// What the shards were told as --out, or a folder of one experiment in each
+    /// The --out directories of the shards, or the directory of one experiment in each
     #[arg(value_name = "DIR", required = true)]
     dirs: Vec<PathBuf>,
-    /// Where the joined results go
+    /// Output directory of the merged results
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
 
 #[derive(Debug, Args)]
 struct CompareArgs {
-    /// What was --out of a run, or the folder of one experiment in it
+    /// The --out directory of a run, or the directory of one experiment in it
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Other results of the same experiments: shows what differs by more than the 95 % intervals
+    /// Other results of the same experiments: show differences beyond the 95 % intervals
     #[arg(value_name = "OTHER")]
     other: Option<PathBuf>,
-    /// Rank by this metric, a column of runs.csv [default: obtaining.mean, where nothing was
-    /// published]
+    /// Rank by this metric, a column of runs.csv [default: obtaining.mean, for experiments without
+    /// published results]
     #[arg(long, value_name = "METRIC", conflicts_with = "other")]
     by: Option<String>,
-    /// Of that metric, more is better
+    /// Rank greater values of the metric first
     #[arg(long, requires = "by")]
     most: bool,
-    /// Print the verdicts as Markdown, as they stand in the book
+    /// Print the verdicts as Markdown, as in the book
     #[arg(long, conflicts_with_all = ["other", "by", "json"])]
     markdown: bool,
     /// Print one JSON object
@@ -130,7 +132,7 @@ struct CompareArgs {
 
 #[derive(Debug, Args)]
 struct ReportArgs {
-    /// What was --out of a run, or the folder of one experiment in it
+    /// The --out directory of a run, or the directory of one experiment in it
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! The command line as its users meet it: real processes, exit codes, stdout and stderr.
+//! The command line: real processes, exit codes, stdout and stderr.
 
 mod common;
 
@@ -6,9 +6,9 @@ use std::process::Command;
 
 use common::{json, kgate, stderr, stdout};
 
-/// Bad input: exit 2, nothing on stdout, and a text that says what was wrong and what to do.
+/// Usage errors exit with 2, print nothing on stdout, and say what is wrong and what to do.
 #[test]
-fn bad_input_is_refused_with_advice() {
+fn usage_errors_say_what_to_do() {
     for (line, says) in [
         ("sim -k 0", "k is 0"),
         ("sim -n 1 -k 1", "at least 2 processes"),
@@ -27,8 +27,8 @@ fn bad_input_is_refused_with_advice() {
         ("sim --protocol stabilizing --corrupt 16@5", "p0 .. p15"),
         ("sim --ask-inside", "one request at a time"),
         ("sim --protocol tree-token --ask-inside --hold 0", "time would stand still"),
-        ("sim --protocol tree-token --ask-inside --think 1", "nobody pauses"),
-        ("sim --protocol tree-token --down kept", "there are none: give --random-recoveries"),
+        ("sim --protocol tree-token --ask-inside --think 1", "leave out --think and --rho"),
+        ("sim --protocol tree-token --down kept", "add --random-recoveries"),
         (
             "sim --protocol tree-token --random-recoveries 100 --down-for 1000000",
             "shorter --down-for",
@@ -36,12 +36,12 @@ fn bad_input_is_refused_with_advice() {
         ("sim --protocol tree-token -n 4294967295", "edges"),
         ("sim --protocol stabilizing -n 100000 --graph complete", "edges"),
         ("sim --protocol stabilizing -n 0", "n is 0"),
-        ("sim --protocol stabilizing --forged 1", "there are none: give --start random"),
+        ("sim --protocol stabilizing --forged 1", "add --start random"),
         ("sim --protocol stabilizing --detect-interval 0", "interval of 0"),
         ("sim --protocol stabilizing --corrupt 3@5000", "the run ends at 1000"),
         (
             "sim --protocol stabilizing --model state --hold 1",
-            "--hold means nothing in the state model",
+            "--hold has no meaning in the state model",
         ),
         ("sim -n 3 -k 1 --crash 0@1,1@1,2@1", "nobody would be left"),
         ("sim --protocol timer-free -k 3 --tolerate 3", "choose at most 2"),
@@ -53,13 +53,13 @@ fn bad_input_is_refused_with_advice() {
         ("sim --think gaussian=1", "gaussian=MEAN,DEVIATION"),
         ("sim --latency grid=3x3,intra=0.1..0.2,inter=1..2", "give -n 9"),
         ("sim --graph ring", "leave out --graph"),
-        ("sim --protocol tree-token --graph ring", "ring is none: choose one of radial"),
+        ("sim --protocol tree-token --graph ring", "ring is not a tree: choose one of radial"),
         ("sim --protocol tree-token --graph nosuchfile", "name a file of edges, or one of radial"),
-        ("sim --protocol stabilizing --daemon central", "give --model state"),
+        ("sim --protocol stabilizing --daemon central", "add --model state"),
         ("sim --protocol stabilizing --rounds 5", "--model state"),
         ("sim --model state", "has no state model"),
         ("sim --protocol tree-token --model state", "has no state model"),
-        ("sim --protocol stabilizing --model state --random-crashes 1", "nobody crashes"),
+        ("sim --protocol stabilizing --model state --random-crashes 1", "has no crashes"),
         ("sim --crash 3", "15@5"),
         (
             "sim --protocol bas --as-printed D1",

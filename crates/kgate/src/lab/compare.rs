@@ -1,4 +1,4 @@
-//! `kgate lab compare`: verdicts and rankings of results, or what differs between two of them.
+//! `kgate lab compare`: verdicts and rankings of results, or differences between two results.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::CompareArgs;
 use crate::{Failure, Outcome};
 
-/// So many changes are enough for a screen.
+/// Largest number of differences printed.
 const SHOWN: usize = 30;
 
 pub(super) fn run(args: &CompareArgs) -> Outcome {
@@ -36,7 +36,7 @@ pub(super) fn run(args: &CompareArgs) -> Outcome {
             }
             if differences.is_empty() {
                 return Err(Failure::Usage(
-                    "they have no experiment in common: nothing can be compared".into(),
+                    "the results have no experiment in common: nothing to compare".into(),
                 ));
             }
             two(&mut stdout, args, &differences)?;
@@ -55,7 +55,7 @@ fn alone(to: &mut impl Write, args: &CompareArgs, here: &[Results]) -> Result<()
             "no run has the metric '{by}': the columns of runs.csv are the metrics"
         )));
     }
-    // Who asks by a metric wants the ranking, also where facts were published.
+    // --by shows the ranking, also for experiments with published results.
     let ranked = |results: &Results| results.verdicts.is_empty() || args.by.is_some();
     if args.json {
         let list: Vec<_> = here
@@ -96,7 +96,7 @@ fn print_verdicts(to: &mut impl Write, verdicts: &[Verdict]) -> io::Result<()> {
     writeln!(to, "  {}", tally(verdicts))
 }
 
-/// The verdicts as they stand in the book.
+/// The verdicts as in the book.
 fn print_markdown(to: &mut impl Write, results: &Results) -> io::Result<()> {
     writeln!(to, "### {}\n\n{}\n", results.experiment.name, tally(&results.verdicts))?;
     writeln!(to, "| | published | measured | verdict |\n|---|---|---|---|")?;
@@ -146,7 +146,7 @@ fn print_ranking(to: &mut impl Write, ranking: &Ranking) -> io::Result<()> {
         writeln!(to, "{wrong}")?;
     }
     if tied {
-        writeln!(to, "   =  cannot be told from the one above: their 95 % intervals meet")?;
+        writeln!(to, "   =  not distinguishable from the one above: the 95 % intervals overlap")?;
     }
     Ok(())
 }
@@ -179,7 +179,7 @@ fn two(to: &mut impl Write, args: &CompareArgs, differences: &[Difference]) -> R
             }
         }
         for change in found.metrics.iter().take(SHOWN) {
-            writeln!(to, "  {}", told(change))?;
+            writeln!(to, "  {}", describe(change))?;
         }
         if count > SHOWN {
             writeln!(to, "  .. and {} more; --json has them all", count - SHOWN)?;
@@ -188,7 +188,7 @@ fn two(to: &mut impl Write, args: &CompareArgs, differences: &[Difference]) -> R
     Ok(())
 }
 
-fn told(change: &Change) -> String {
+fn describe(change: &Change) -> String {
     let side = |value: compare::Value| {
         if value.runs == 0 { "none".into() } else { shown_mean(&value.into()) }
     };

@@ -18,7 +18,7 @@ pub(super) fn run(args: &MergeArgs) -> Outcome {
         let found = experiments(dir)?;
         if found.is_empty() {
             return Err(Failure::Usage(format!(
-                "{} has no results: give what was --out of a run",
+                "{} has no results: give the --out directory of a run",
                 dir.display()
             )));
         }
@@ -46,8 +46,8 @@ pub(super) fn run(args: &MergeArgs) -> Outcome {
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The results in a folder, by the names of their experiments: its own, or those of the folders in
-/// it.
+/// The results in a directory, by the names of their experiments: its own, or those of its
+/// subdirectories.
 fn experiments(dir: &Path) -> Result<BTreeSet<(String, PathBuf)>, Failure> {
     let name = |dir: &Path| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if dir.join(store::EXPERIMENT).exists() {

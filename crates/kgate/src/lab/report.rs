@@ -1,4 +1,4 @@
-//! `kgate lab report`: summary, verdicts, plots and pages once more, from the runs as they are.
+//! `kgate lab report`: writes summary, verdicts, plots and reports again, from the existing runs.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

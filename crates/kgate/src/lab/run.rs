@@ -21,8 +21,7 @@ pub(super) fn run(args: &RunArgs) -> Outcome {
     let flags = runner::flags();
     let mut wrong = 0;
     let mut total = 0.0;
-    // All of them are read before the first is run: whoever mistyped the last one does not wait for
-    // the others.
+    // Parse all experiments before the first run: a typo in the last one must show at once.
     let experiments = chosen(args)?;
     for experiment in &experiments {
         let dir = args.out.join(&experiment.name);
@@ -37,7 +36,7 @@ pub(super) fn run(args: &RunArgs) -> Outcome {
             io::stdout(),
             "{}: {} in {seconds:.1} s; {}",
             experiment.name,
-            told(&done),
+            summary(&done),
             report.display()
         )?;
     }
@@ -50,7 +49,7 @@ pub(super) fn run(args: &RunArgs) -> Outcome {
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What was asked for, with what is taken of it.
+/// The experiments of the command line, with `--quick` and `--set` applied.
 fn chosen(args: &RunArgs) -> Result<Vec<Experiment>, Failure> {
     let taken = Taken::from_words(args.quick, &args.set)?;
     let mut names: Vec<&str> = Vec::new();
@@ -65,24 +64,24 @@ fn chosen(args: &RunArgs) -> Result<Vec<Experiment>, Failure> {
         let experiment = builtin::load(name).map_err(Failure::Usage)?;
         if experiments.iter().any(|other| other.name == experiment.name) {
             return Err(Failure::Usage(format!(
-                "{} is asked for twice: name it once",
+                "{} is named twice: name it once",
                 experiment.name
             )));
         }
-        // A file of results says itself what was taken, unless something else is asked for now.
+        // A stored experiment keeps its own --quick and --set, unless others are given now.
         let same = taken == Taken::default();
         experiments.push(if same { experiment } else { experiment.taking(taken.clone()) });
     }
     Ok(experiments)
 }
 
-fn told(done: &Done) -> String {
-    let mut told = format!("{} runs, {} of them new", done.there, done.made);
+fn summary(done: &Done) -> String {
+    let mut text = format!("{} runs, {} of them new", done.there, done.made);
     if done.there < done.all {
-        told += &format!(", {} of other shards missing", done.all - done.there);
+        text += &format!(", {} of other shards missing", done.all - done.there);
     }
     if !done.wrong.is_empty() {
-        told += &format!(", {} NOT CORRECT", done.wrong.len());
+        text += &format!(", {} NOT CORRECT", done.wrong.len());
     }
-    told
+    text
 }

@@ -1,5 +1,4 @@
-//! A run of an experiment is a command line, read by the very parser that reads it when somebody
-//! types it.
+//! A run of an experiment is a command line, parsed by the parser of the command itself.
 
 use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches};
@@ -8,23 +7,23 @@ use kgate_lab::experiment::{Flags, Ran};
 use crate::cli::{Cli, Command};
 use crate::{Failure, check, sim};
 
-/// Makes a run without printing anything.
+/// Makes a run without output.
 pub(super) fn run(words: &[String]) -> Result<Ran, String> {
     let words = std::iter::once("kgate").chain(words.iter().map(String::as_str));
     let matches = parser().try_get_matches_from(words).map_err(|error| first_line(&error))?;
     let command = Cli::from_arg_matches(&matches).map_err(|error| first_line(&error))?.command;
     let (_, given) = matches.subcommand().expect("a command was matched");
-    #[allow(clippy::wildcard_enum_match_arm)] // Whatever else kgate can do.
+    #[allow(clippy::wildcard_enum_match_arm)] // All other commands.
     let measured = match command {
         Command::Sim(args) => sim::measure(&args, given),
         Command::Check(args) => check::measure(&args, given),
-        _ => return Err("an experiment runs kgate sim and kgate check alone".into()),
+        _ => return Err("an experiment runs only kgate sim and kgate check".into()),
     };
     match measured {
         Ok((report, correct)) => Ok(Ran { report, correct }),
         Err(Failure::Usage(text)) => Err(text),
         Err(Failure::Internal(error)) => Err(format!("{error:#}")),
-        Err(Failure::OutputClosed) => Err("it was not read".into()),
+        Err(Failure::OutputClosed) => Err("the output was closed".into()),
     }
 }
 
@@ -38,13 +37,13 @@ pub(super) fn flags() -> Flags {
     Flags { sim: of("sim"), check: of("check") }
 }
 
-/// As it is, but for the environment: what an experiment runs is in its file.
+/// The parser without environment variables: an experiment depends on its file alone.
 fn parser() -> clap::Command {
-    let deaf = |command: clap::Command| command.mut_args(|flag| flag.env(Resettable::Reset));
-    Cli::command().mut_subcommand("sim", deaf).mut_subcommand("check", deaf)
+    let no_env = |command: clap::Command| command.mut_args(|flag| flag.env(Resettable::Reset));
+    Cli::command().mut_subcommand("sim", no_env).mut_subcommand("check", no_env)
 }
 
-/// What is wrong, without the usage that follows.
+/// The error message without the usage that follows.
 fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

@@ -35,7 +35,7 @@ pub struct Ranked {
     pub name: String,
     /// Whether its interval meets that of the one before, so that nobody can say which is better.
     pub ties: bool,
-    /// Runs that a checker complained about: such a one is no candidate and stands last.
+    /// Number of runs with violations; an incorrect one ranks last.
     pub incorrect: usize,
     /// The metrics that it has.
     pub means: BTreeMap<String, Value>,

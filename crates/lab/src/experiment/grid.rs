@@ -24,7 +24,7 @@ impl Flags {
     }
 }
 
-/// One run that is to be made.
+/// A run to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The grid.
@@ -35,15 +35,14 @@ pub struct Point {
     pub seed: u64,
     /// The command line, without `kgate`.
     pub words: Vec<String>,
-    /// Whether a published defect is switched on: then a checker that complains is what one wants
-    /// to see.
+    /// Whether a published defect is switched on: then a violation is the expected result.
     pub as_printed: bool,
-    /// How many processes it has, if that is said: a measure of how long it takes.
+    /// Number of processes, if given: an estimate of how long the run takes.
     pub size: u64,
 }
 
 impl Point {
-    /// The command as one would type it.
+    /// The command as it is typed.
     pub fn command(&self) -> String {
         let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
         format!("kgate {}", words.join(" "))
@@ -57,16 +56,16 @@ impl Point {
     }
 }
 
-/// What an experiment runs, and what is to be said about it.
+/// The runs of an experiment, with notes for the user.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// In the order of grids, then of parameters by name, of their values in the file, of seeds.
     pub points: Vec<Point>,
-    /// What `--set` replaced.
+    /// The values that `--set` replaced.
     pub notes: Vec<String>,
 }
 
-/// The plan of an experiment, with what is taken of it.
+/// The plan of an experiment, with `--quick` and `--set` applied.
 pub fn plan(experiment: &Experiment, flags: &Flags) -> Result<Plan, ExperimentError> {
     let mut plan = Plan::default();
     let mut used = BTreeSet::new();
@@ -94,7 +93,7 @@ pub fn plan(experiment: &Experiment, flags: &Flags) -> Result<Plan, ExperimentEr
     }
 }
 
-/// How many runs an experiment has, with `--quick` or without.
+/// The number of runs of an experiment, with `--quick` or without.
 pub fn count(experiment: &Experiment, quick: bool) -> usize {
     let of = |grid: &Grid| {
         let mut grid = grid.clone();
@@ -107,8 +106,7 @@ pub fn count(experiment: &Experiment, quick: bool) -> usize {
 }
 
 impl Taken {
-    /// Reads what `--set` was given: `FLAG=VALUE`, with or without dashes; n and k are short for
-    /// processes and units.
+    /// Parses the values of `--set`: `FLAG=VALUE`, with or without dashes; n is short for processes.
     pub fn from_words(quick: bool, words: &[String]) -> Result<Self, ExperimentError> {
         let mut taken = Self { quick, ..Self::default() };
         for word in words {
@@ -120,7 +118,6 @@ impl Taken {
             };
             let flag = match flag.trim_start_matches('-') {
                 "n" => "processes",
-                "k" => "k",
                 long => long,
             };
             taken.set.entry(flag.into()).or_default().push(Word(value.into()));
@@ -141,15 +138,15 @@ fn shorten(grid: &mut Grid) {
     }
 }
 
-/// Gives a flag other values, wherever the grid has it; says what they replace. None if the grid's
-/// command does not know the flag.
+/// Sets a flag to other values, wherever the grid has it, and describes what they replace. None if
+/// the grid's command does not have the flag.
 fn replace(grid: &mut Grid, flag: &str, words: &[Word], flags: &Flags) -> Option<String> {
     let levels: Vec<Level> = words.iter().cloned().map(Level::Plain).collect();
-    let told: Vec<&str> = words.iter().map(|word| word.0.as_str()).collect();
-    let told = format!("grid {}: {flag} = {}", grid.name, told.join(", "));
+    let values: Vec<&str> = words.iter().map(|word| word.0.as_str()).collect();
+    let text = format!("grid {}: {flag} = {}", grid.name, values.join(", "));
     if let Some(old) = grid.vary.get_mut(flag) {
         let before: Vec<&str> = old.iter().map(|level| level.label().0.as_str()).collect();
-        let note = format!("{told} instead of {}", before.join(", "));
+        let note = format!("{text} instead of {}", before.join(", "));
         *old = levels;
         return Some(note);
     }
@@ -167,12 +164,12 @@ fn replace(grid: &mut Grid, flag: &str, words: &[Word], flags: &Flags) -> Option
         _ => drop(grid.vary.insert(flag.into(), levels)),
     }
     Some(match before {
-        Some(word) => format!("{told} instead of {}", word.0),
-        None => format!("{told}, which was not said before"),
+        Some(word) => format!("{text} instead of {}", word.0),
+        None => format!("{text}, which was not set before"),
     })
 }
 
-/// A flag that the command does not know is refused before anything is run.
+/// Rejects a flag that the command does not have before the first run.
 fn known(grid: &Grid, flags: &Flags) -> Result<(), ExperimentError> {
     let varied = grid.vary.iter().flat_map(|(name, levels)| {
         levels.iter().flat_map(move |level| match level {
@@ -253,12 +250,12 @@ fn point(grid: &Grid, chosen: &[(&String, &Level)], seed: u64) -> Point {
     }
 }
 
-/// What a reader looks for first.
+/// The flags that come first in a command.
 const FIRST: [&str; 3] = ["protocol", "processes", "k"];
 
-/// As a shell reads it back.
+/// The word quoted for a shell.
 fn quoted(word: &str) -> String {
-    let plain = |message: char| message.is_ascii_alphanumeric() || "-_./:=,@+%".contains(message);
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@+%".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         return word.into();
     }

@@ -1,5 +1,4 @@
-//! Experiments: files that say what to run, what to draw and what was published; and what comes of
-//! them.
+//! Experiments: files that define runs, plots and published results, and their evaluation.
 //!
 //! - [`file`](mod@file): an experiment as a file; [`parse`]: reading one; [`builtin`]: those that
 //!   come with kgate;

@@ -52,7 +52,7 @@ impl Results {
     /// What these runs say.
     pub fn of(experiment: Experiment, rows: &[Row]) -> Self {
         let cells = summary::summarise(rows);
-        let verdicts = facts::judge_all(&experiment, &cells);
+        let verdicts = facts::evaluate_all(&experiment, &cells);
         Self { experiment, cells, verdicts }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A run that was made: where it is in its grid, and what it measured.
+/// A finished run: its place in the grid, and its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The grid.
@@ -14,11 +14,11 @@ pub struct Row {
     pub at: BTreeMap<String, String>,
     /// The seed.
     pub seed: u64,
-    /// The command that makes it again.
+    /// The command that replays it.
     pub command: String,
     /// The hash over all its events; empty if the command has none.
     pub hash: String,
-    /// Whether no checker complained.
+    /// Whether no property was violated.
     pub correct: bool,
     /// Numbers by their paths in the command's JSON; true is 1.
     pub measured: BTreeMap<String, f64>,

@@ -1,10 +1,10 @@
-//! Runs what an experiment asks for and is not there yet, on several cores.
+//! Makes the missing runs of an experiment, on several cores.
 //!
-//! Every finished run is appended to the store at once, so whoever is interrupted (or killed) loses
-//! what was under way and nothing else; the same command goes on from there. A run is known by its
-//! place in the grid and its command: what was changed in an experiment is run anew, the rest is
-//! not. The largest runs begin first, so that no core waits for the last one; results are put in
-//! the order of the grids in the end, so that nobody can tell from them how they came about.
+//! Every finished run is appended to the store at once, so an interrupted (or killed) experiment
+//! loses only the runs in progress, and the same command resumes it. A run is identified by its
+//! place in the grid and its command: changed runs of an experiment are made again, the rest is
+//! kept. The largest runs begin first, so that no core waits for the last one. Results are sorted
+//! in the order of the grids, so they do not depend on the order of the runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,16 +22,16 @@ use super::row::Row;
 use super::store::{self, Store, StoreError};
 use super::{finish, metrics};
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// What the command prints with `--json`.
     pub report: Value,
-    /// Whether no checker complained.
+    /// Whether no property was violated.
     pub correct: bool,
 }
 
-/// Makes the run of a command line (without `kgate`), or says why it is refused.
+/// Makes the run of a command line (without `kgate`), or returns why it is rejected.
 pub type Runner<'a> = dyn Fn(&[String]) -> Result<Ran, String> + Sync + 'a;
 
 /// A share of the points: every `of`-th, beginning with the `index`-th, counted from 1.
@@ -51,7 +51,7 @@ impl FromStr for Shard {
             .and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
         match numbers {
             Some((index, of)) if 1 <= index && index <= of => Ok(Self { index, of }),
-            _ => Err("give which share of how many, as in 1/4 .. 4/4".into()),
+            _ => Err("not a shard: write I/N, from 1/4 to 4/4 for four shards".into()),
         }
     }
 }
@@ -63,35 +63,35 @@ pub struct Options {
     pub jobs: usize,
     /// Only a share of it.
     pub shard: Option<Shard>,
-    /// Without telling how far it is.
+    /// Whether to hide the progress.
     pub quiet: bool,
-    /// Also what is there already.
+    /// Whether to repeat existing runs.
     pub again: bool,
 }
 
-/// What came of it.
+/// The result of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Runs that the experiment has.
+    /// Number of runs of the experiment.
     pub all: usize,
-    /// Of those, runs that are there now.
+    /// Number of finished runs.
     pub there: usize,
-    /// Of those, runs that were made this time.
+    /// Number of runs made this time.
     pub made: usize,
     /// Commands of runs that were not correct, though no published defect was switched on.
     pub wrong: Vec<String>,
 }
 
-/// Why it cannot be run.
+/// An experiment that cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The experiment itself.
+    /// The experiment is invalid.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    /// Where the results are.
+    /// The results cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// One of its runs.
+    /// A run is rejected.
     #[error("{name}: {message}\n  {command}")]
     Refused {
         /// The point.
@@ -101,10 +101,10 @@ pub enum RunError {
         /// The command.
         command: String,
     },
-    /// What is there was made by a kgate that does otherwise.
+    /// The existing results come from a version of kgate that makes other runs.
     #[error(
-        "{name}: made again, it is another run than the one in {dir}: kgate has changed since. Give --again to make all anew, or \
-         another --out\n  {command}"
+        "{name}: the run differs from the one in {dir}: kgate has changed since. Give --again to repeat \
+         all runs, or another --out\n  {command}"
     )]
     Changed {
         /// The point.
@@ -114,7 +114,7 @@ pub enum RunError {
         /// The command.
         command: String,
     },
-    /// No threads.
+    /// The threads cannot be started.
     #[error("cannot start {0} threads: give fewer --jobs")]
     Threads(usize),
 }
@@ -140,7 +140,7 @@ pub fn run(
     if !options.quiet {
         notes.iter().for_each(|note| progress.say(note));
         if !there.is_empty() && !missing.is_empty() {
-            progress.say(&format!("{} of {} runs are there already", there.len(), points.len()));
+            progress.say(&format!("{} of {} runs exist already", there.len(), points.len()));
         }
     }
     if !missing.is_empty() {

@@ -1,5 +1,5 @@
-//! Finished runs on disk: `runs.ndjson`, one a line, each written whole as soon as it is there. It
-//! is what an interrupted experiment goes on from.
+//! Finished runs on disk: `runs.ndjson`, one per line, each written as soon as it is finished. An
+//! interrupted experiment resumes from it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -16,10 +16,10 @@ pub const UNUSED: &str = "unused.ndjson";
 pub const EXPERIMENT: &str = "experiment.toml";
 const LOCK: &str = ".lock";
 
-/// Why results cannot be read or written.
+/// Results that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The system does not let us.
+    /// The file system reports an error.
     #[error("{path}: {error}")]
     Io {
         /// The file.
@@ -27,12 +27,12 @@ pub enum StoreError {
         /// What it says.
         error: io::Error,
     },
-    /// Somebody else is at it.
+    /// Another process writes the results.
     #[error("{0} is being written by another kgate lab: wait for it, or give another --out")]
     Busy(PathBuf),
-    /// Somebody has changed the file.
+    /// A line of the file is not a run.
     #[error(
-        "line {line} of {path} is not a run ({error}): remove that line, and the run is made again"
+        "line {line} of {path} is not a run ({error}): remove the line, and the run is made again"
     )]
     Broken {
         /// The file.
@@ -83,7 +83,7 @@ fn read_file(path: &Path) -> Result<(Vec<Row>, u64), StoreError> {
     Ok((rows, whole))
 }
 
-/// A folder of results that we alone write.
+/// A directory of results, locked for writing by this process.
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,
@@ -113,7 +113,7 @@ impl Store {
         &self.dir
     }
 
-    /// Forgets all runs.
+    /// Removes all runs.
     pub fn clear(&self) -> Result<(), StoreError> {
         self.runs.set_len(0).map_err(StoreError::at(&self.dir.join(RUNS)))?;
         write(&self.dir.join(UNUSED), b"")
@@ -160,7 +160,7 @@ fn line(row: &Row) -> Vec<u8> {
     line
 }
 
-/// Writes a whole file: who reads it sees the old one or the new one.
+/// Writes a file atomically: a reader sees the old or the new contents.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".tmp");

@@ -75,12 +75,12 @@ pub struct Place {
     pub holds: bool,
     /// The commands of its runs.
     pub commands: Vec<String>,
-    /// Runs that a checker complained about.
+    /// Number of runs with violations.
     pub incorrect: usize,
 }
 
 /// The verdicts of all facts of an experiment.
-pub fn judge_all(experiment: &Experiment, cells: &[Cell]) -> Vec<Verdict> {
+pub fn evaluate_all(experiment: &Experiment, cells: &[Cell]) -> Vec<Verdict> {
     experiment.fact.iter().map(|fact| evaluate(fact, cells)).collect()
 }
 
@@ -141,7 +141,7 @@ fn examine(check: &Check, cells: &[Cell]) -> Finding {
 /// Whether it holds in enough of the places, and how that is told.
 fn weigh(check: &Check, places: Vec<Place>, not_run: &str) -> Finding {
     let holding = places.iter().filter(|place| place.holds).count();
-    let incorrect: usize = if asks_the_judges(&check.metric) {
+    let incorrect: usize = if is_about_violations(&check.metric) {
         0
     } else {
         places.iter().map(|place| place.incorrect).sum()
@@ -150,7 +150,7 @@ fn weigh(check: &Check, places: Vec<Place>, not_run: &str) -> Finding {
         HowOften::Always => holding == places.len(),
         HowOften::Mostly => 2 * holding > places.len(),
     };
-    let mut text = format!("{}: {}", sides(check), told(&places, holding));
+    let mut text = format!("{}: {}", sides(check), list(&places, holding));
     if incorrect > 0 {
         text = format!("{incorrect} of its runs are not correct; {text}");
     }
@@ -191,21 +191,20 @@ fn sides(check: &Check) -> String {
     text
 }
 
-/// Whether a metric is about what the judges say: then runs that are not correct are an answer like
-/// any other.
-fn asks_the_judges(metric: &str) -> bool {
+/// Whether a metric counts violations: then runs that are not correct are valid data.
+fn is_about_violations(metric: &str) -> bool {
     metric == CORRECT || metric.starts_with("violations") || metric.starts_with("properties.")
 }
 
-/// Runs that a checker complained about, unless a published defect is switched on in them.
+/// The number of runs with violations, unless a published defect is switched on in them.
 fn incorrect(cell: &Cell) -> usize {
     if cell.as_printed() { 0 } else { cell.runs - cell.correct }
 }
 
-/// Where it does not hold comes first; a few places are enough, the report has them all.
-fn told(places: &[Place], holding: usize) -> String {
+/// Lists the first places, those that do not hold first; the report has all.
+fn list(places: &[Place], holding: usize) -> String {
     const SHOWN: usize = 4;
-    let told = |place: &Place| {
+    let text = |place: &Place| {
         if place.at.is_empty() {
             place.numbers.clone()
         } else {
@@ -213,10 +212,10 @@ fn told(places: &[Place], holding: usize) -> String {
         }
     };
     if let [place] = places {
-        return told(place);
+        return text(place);
     }
     let (good, bad): (Vec<_>, Vec<_>) = places.iter().partition(|place| place.holds);
-    let mut texts: Vec<_> = bad.into_iter().chain(good).take(SHOWN).map(told).collect();
+    let mut texts: Vec<_> = bad.into_iter().chain(good).take(SHOWN).map(text).collect();
     if places.len() > SHOWN {
         texts.push("..".into());
     }

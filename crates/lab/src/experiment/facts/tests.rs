@@ -228,7 +228,7 @@ fn an_absent_metric_is_not_green() {
     );
 }
 
-/// Planted: a run that a checker complained about. Nothing that rests on it is green, but whether
+/// Planted: a run with a violation. Nothing that rests on it is green, but whether
 /// runs are correct can be asked.
 #[test]
 fn a_run_that_is_not_correct_is_not_green() {

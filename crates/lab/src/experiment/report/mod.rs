@@ -149,11 +149,7 @@ fn warnings(to: &mut String, results: &Results) {
         .map(|cell| cell.runs - cell.correct)
         .sum();
     if wrong > 0 {
-        line(
-            to,
-            "p class=\"warning\"",
-            &format!("{wrong} runs are not correct: a checker complained. See runs.csv."),
-        );
+        line(to, "p class=\"warning\"", &format!("{wrong} runs violate a property: see runs.csv."));
     }
 }
 

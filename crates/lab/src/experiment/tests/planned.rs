@@ -70,7 +70,7 @@ fn set_replaces_flags() {
     assert!(plan.notes.contains(&"grid low: k = 10 instead of 3".to_owned()));
     assert!(
         plan.notes
-            .contains(&"grid low: latency = uniform=1..2 x, which was not said before".to_owned())
+            .contains(&"grid low: latency = uniform=1..2 x, which was not set before".to_owned())
     );
 }
 
