@@ -1,4 +1,4 @@
-//! Nodes without sockets, wired together by hand.
+//! Tests of whole nodes without I/O.
 
 mod catalogue;
 mod clients;
@@ -34,18 +34,18 @@ fn settings(nodes: u32) -> Settings {
     }
 }
 
-/// What is left out of a node on purpose, for tests that must miss it.
+/// Mutations of a node that tests must detect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mutations {
-    /// Gates may grant whether there is a lease or not (against rule N5).
+    /// Gates may grant without a lease (against rule N5).
     pub(super) grants_without_lease: bool,
-    /// Gates are not told what the log holds.
+    /// Gates are not told which slots the log holds.
     pub(super) never_reserves: bool,
-    /// What nobody took is given back, whoever was heard since.
+    /// Unwanted permits are released even if they were renewed since.
     pub(super) gives_back_blindly: bool,
-    /// A time to live is counted by half.
+    /// A time to live is counted only by half.
     pub(super) expires_early: bool,
-    /// Gates go on with an incarnation of which this node knows that it is over (against rule R2).
+    /// Gates stay in an incarnation that this node knows to have ended (against rule R2).
     pub(super) gates_keep_incarnations: bool,
 }
 

@@ -1,12 +1,12 @@
-//! Gates that come to be.
+//! Creation of gates.
 
 use super::fleet::{granted, refused};
 use super::*;
 
-/// Two nodes make a gate at the same moment with different k: one wins, the other's clients are
-/// told of both.
+/// Two nodes create a gate at once with different k: one wins, and the refusal at the other names
+/// both values.
 #[test]
-fn of_two_makers_one_wins() {
+fn one_of_two_creators_wins() {
     let mut fleet = Fleet::new(&settings(3));
     for node in 0..2 {
         fleet.hello(node, 1);
@@ -36,7 +36,7 @@ fn of_two_makers_one_wins() {
         fleet.carry_out(NodeId(u32::try_from(node).unwrap()), actions);
     }
     fleet.run();
-    let (first, second) = (fleet.told(0, 1), fleet.told(1, 1));
+    let (first, second) = (fleet.received(0, 1), fleet.received(1, 1));
     let won = [granted(&first).is_some(), granted(&second).is_some()];
     assert_eq!(won.iter().filter(|won| **won).count(), 1, "{first:?} {second:?}");
     let (why, text) = refused(&first).or(refused(&second)).expect("the other one");
@@ -46,10 +46,10 @@ fn of_two_makers_one_wins() {
     );
 }
 
-/// A gate that its maker told to one node before it crashed is found by the next maker, and not
-/// made again.
+/// A gate whose creator crashed after it had announced it to one node is found by the next creator,
+/// and not created again.
 #[test]
-fn what_was_told_to_a_few_is_found() {
+fn a_partly_announced_gate_is_found() {
     let mut fleet = Fleet::new(&settings(3));
     fleet.hello(0, 1);
     // Node 0 reaches node 1 alone once it has the answers of both.
@@ -62,15 +62,15 @@ fn what_was_told_to_a_few_is_found() {
     fleet.pass(Span(20_000_000_000));
     fleet.hello(2, 1);
     fleet.acquire(2, 1, 1, "gpu", Some(4));
-    let (why, text) = refused(&fleet.told(2, 1)).expect("refused");
+    let (why, text) = refused(&fleet.received(2, 1)).expect("refused");
     assert!(why == ErrorCode::Conflict && text.contains("k = 5"), "{text}");
     fleet.acquire(2, 1, 2, "other", None);
-    assert!(granted(&fleet.told(2, 1)).is_some(), "another gate gets another number");
+    assert!(granted(&fleet.received(2, 1)).is_some(), "another gate gets another number");
 }
 
-/// A message of a gate that is not known here waits until somebody has said what it is.
+/// A message for an unknown gate waits until the gate is known.
 #[test]
-fn messages_wait_for_their_gate() {
+fn early_messages_wait_for_their_gate() {
     let mut fleet = Fleet::new(&settings(2));
     let now = fleet.now;
     let mut actions = Vec::new();
@@ -81,14 +81,14 @@ fn messages_wait_for_their_gate() {
     fleet.nodes.get_mut(&NodeId(1)).unwrap().handle(now, input, &mut actions);
     fleet.hello(1, 1);
     fleet.acquire(1, 1, 1, "gpu", None);
-    assert!(granted(&fleet.told(1, 1)).is_some(), "node 0 has asked what it is, and answered");
+    assert!(granted(&fleet.received(1, 1)).is_some(), "node 0 has asked what it is, and answered");
     assert_eq!(fleet.rejected, []);
 }
 
-/// A peer that says the last number of all gates is taken, or defines that one, is not believed:
-/// there would be no next one.
+/// A peer that uses the greatest possible id of a gate is rejected: no id would be left for the
+/// next gate.
 #[test]
-fn no_number_is_the_last() {
+fn the_greatest_gate_id_is_rejected() {
     let mut fleet = Fleet::new(&settings(2));
     let last = GateId(u32::MAX);
     let (round, definition) = (1, Some(Definition { id: last, ..fixed(1, "gpu", 1, "slots") }));
@@ -103,10 +103,10 @@ fn no_number_is_the_last() {
     assert_eq!(fleet.rejected.len(), 3, "{:?}", fleet.rejected);
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", None);
-    assert!(granted(&fleet.told(0, 1)).is_some());
+    assert!(granted(&fleet.received(0, 1)).is_some());
 }
 
-/// Where the configurations of two nodes differ, nobody gets in, and is told both.
+/// Where the configurations of two nodes differ, requests are refused with both values.
 #[test]
 fn configurations_must_be_the_same() {
     let mut fleet = Fleet::new(&Settings {
@@ -118,12 +118,12 @@ fn configurations_must_be_the_same() {
     fleet.peer(NodeId(0), NodeId(1), PeerEvent::Received(theirs));
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", None);
-    let (why, text) = refused(&fleet.told(0, 1)).expect("refused");
+    let (why, text) = refused(&fleet.received(0, 1)).expect("refused");
     assert!(
         why == ErrorCode::Conflict && text.contains("k = 2") && text.contains("k = 3"),
         "{text}"
     );
     fleet.acquire(0, 1, 2, "other", None);
-    let (why, text) = refused(&fleet.told(0, 1)).expect("refused");
+    let (why, text) = refused(&fleet.received(0, 1)).expect("refused");
     assert!(why == ErrorCode::GateNotFound && text.contains("gpu"), "{text}");
 }

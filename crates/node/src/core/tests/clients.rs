@@ -7,9 +7,9 @@ use super::*;
 
 const SECOND: Span = Span(1_000_000_000);
 
-/// One after the other gets the only permit, at three nodes, in the order of asking; fences grow.
+/// Three nodes get the only permit in the order of their requests, with increasing fences.
 #[test]
-fn the_only_permit_goes_round() {
+fn a_single_permit_is_granted_in_order() {
     let mut fleet = Fleet::new(&settings(3));
     for node in 0..3 {
         fleet.hello(node, 1);
@@ -17,18 +17,17 @@ fn the_only_permit_goes_round() {
     }
     let mut fences = Vec::new();
     for node in 0..3 {
-        let (slots, fence) = granted(&fleet.told(node, 1)).expect("its turn");
+        let (slots, fence) = granted(&fleet.received(node, 1)).expect("its turn");
         assert_eq!(slots, [0]);
         fences.push(fence.expect("slots have fences"));
-        let others = (node + 1..3).filter(|other| granted(&fleet.told(*other, 1)).is_some());
+        let others = (node + 1..3).filter(|other| granted(&fleet.received(*other, 1)).is_some());
         assert_eq!(others.count(), 0, "nobody else");
         fleet.ask(node, 1, ClientMessage::Release { number: 5 });
     }
     assert!(fences.is_sorted() && fences[0] < fences[2], "{fences:?}");
 }
 
-/// Every protocol of the registry serves two clients of one node and one of another, one after the
-/// other.
+/// Every protocol of the registry serves two clients of one node and one of another.
 #[test]
 fn every_protocol_serves() {
     for entry in registry::ENTRIES {
@@ -43,7 +42,7 @@ fn every_protocol_serves() {
         for _ in 0..50 {
             fleet.pass(Span(100_000_000));
             for (node, client) in clients {
-                if granted(&fleet.told(node, client)).is_some() {
+                if granted(&fleet.received(node, client)).is_some() {
                     served += 1;
                     fleet.ask(node, client, ClientMessage::Release { number: 1 });
                 }
@@ -54,8 +53,8 @@ fn every_protocol_serves() {
     }
 }
 
-/// S4: the end of the stream frees nothing; the permit comes back when the time has passed that the
-/// client was told, and not before.
+/// S4: the end of a stream releases nothing. The permit is released when the validity that the
+/// client was told has passed, and not before.
 #[test]
 fn a_permit_outlives_its_stream_and_not_its_session() {
     let mut fleet = Fleet::new(&settings(2));
@@ -66,15 +65,15 @@ fn a_permit_outlives_its_stream_and_not_its_session() {
     fleet.gone(0, 1);
     fleet.pass(Span(4_000_000_000));
     fleet.ask(1, 2, ClientMessage::Renew { sequence: 1 });
-    assert_eq!(granted(&fleet.told(1, 2)), None, "valid for four seconds");
+    assert_eq!(granted(&fleet.received(1, 2)), None, "valid for four seconds");
     fleet.pass(Span(200_000_000));
-    assert!(granted(&fleet.told(1, 2)).is_some(), "a little more, for clocks of other rates");
+    assert!(granted(&fleet.received(1, 2)).is_some(), "a little more, for clocks of other rates");
 }
 
-/// S5: who comes back by its secret goes on holding; another secret is refused, and so is a session
-/// that is over.
+/// S5: a session is resumed by its secret, with its permits. A wrong secret is refused, and so is
+/// an expired session.
 #[test]
-fn a_session_goes_on_by_its_secret() {
+fn a_session_is_resumed_by_its_secret() {
     let mut fleet = Fleet::new(&settings(2));
     let session = fleet.hello(0, 1);
     fleet.acquire(0, 1, 9, "gpu", None);
@@ -85,9 +84,9 @@ fn a_session_goes_on_by_its_secret() {
         secret: Secret(1),
     };
     fleet.ask(0, 2, back(8));
-    assert_eq!(refused(&fleet.told(0, 2)).map(|it| it.0), Some(ErrorCode::SessionNotFound));
+    assert_eq!(refused(&fleet.received(0, 2)).map(|it| it.0), Some(ErrorCode::SessionNotFound));
     fleet.ask(0, 3, back(7));
-    let welcome = fleet.told(0, 3).pop();
+    let welcome = fleet.received(0, 3).pop();
     assert!(
         matches!(&welcome, Some(ServerMessage::Welcome { holds, .. }) if *holds == [9]),
         "{welcome:?}"
@@ -103,13 +102,13 @@ fn a_session_goes_on_by_its_secret() {
     fleet.gone(0, 3);
     fleet.pass(SECOND.times(5));
     fleet.ask(0, 4, back(7));
-    assert_eq!(refused(&fleet.told(0, 4)).map(|it| it.0), Some(ErrorCode::SessionNotFound));
+    assert_eq!(refused(&fleet.received(0, 4)).map(|it| it.0), Some(ErrorCode::SessionNotFound));
 }
 
-/// S5: a client may be back before its node has noticed that its former stream is gone; it asks
-/// anew for what it waits for, under the same number.
+/// S5: a client may resume its session before its node notices the end of the former stream. It
+/// sends its waiting requests again under the same numbers.
 #[test]
-fn back_before_it_was_gone() {
+fn a_session_is_resumed_before_its_stream_ends() {
     let mut fleet = Fleet::new(&settings(2));
     let session = fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", None);
@@ -124,20 +123,23 @@ fn back_before_it_was_gone() {
         },
     );
     fleet.acquire(0, 2, 2, "gpu", None);
-    let told = fleet.told(0, 2);
+    let received = fleet.received(0, 2);
     assert!(
-        matches!(&told[..], [ServerMessage::Welcome { holds, .. }] if *holds == [1]),
-        "{told:?}"
+        matches!(&received[..], [ServerMessage::Welcome { holds, .. }] if *holds == [1]),
+        "{received:?}"
     );
     fleet.gone(0, 1);
     fleet.ask(0, 2, ClientMessage::Release { number: 1 });
-    assert!(granted(&fleet.told(0, 2)).is_some(), "the former stream's end has taken nothing back");
+    assert!(
+        granted(&fleet.received(0, 2)).is_some(),
+        "the former stream's end has taken nothing back"
+    );
 }
 
-/// A client that gives up, at any place of the queue, leaves no trace; who wanted more behind it
-/// still gets it.
+/// A request that is withdrawn anywhere in the queue leaves no trace, and heavier requests behind
+/// it are granted.
 #[test]
-fn whoever_gives_up_leaves_nothing() {
+fn a_withdrawn_request_leaves_no_trace() {
     let mut fleet = Fleet::new(&settings(2));
     fleet.hello(0, 1);
     let ask = |number, weight| ClientMessage::Acquire {
@@ -155,11 +157,11 @@ fn whoever_gives_up_leaves_nothing() {
         fleet.ask(0, 1, ask(number, weight));
     }
     fleet.ask(0, 1, ClientMessage::Withdraw { number: 2 });
-    assert!(fleet.told(0, 1).contains(&ServerMessage::Withdrawn { number: 2 }));
+    assert!(fleet.received(0, 1).contains(&ServerMessage::Withdrawn { number: 2 }));
     let mut order = Vec::new();
     fleet.ask(0, 1, ClientMessage::Release { number: 0 });
     for _ in 0..10 {
-        for tell in fleet.told(0, 1) {
+        for tell in fleet.received(0, 1) {
             if let ServerMessage::Granted { number, slots, .. } = tell {
                 order.push((number, slots.len()));
                 fleet.ask(0, 1, ClientMessage::Release { number });
@@ -171,9 +173,9 @@ fn whoever_gives_up_leaves_nothing() {
     assert_eq!(order, [(1, 1), (3, 3), (4, 2)]);
 }
 
-/// Without waiting: a free gate answers in time, a taken one is refused as busy.
+/// A request without waiting is granted by a free gate, and refused as busy by a taken one.
 #[test]
-fn without_waiting() {
+fn a_request_without_waiting_is_granted_or_refused() {
     let mut fleet = Fleet::new(&settings(3));
     let ask = |number| ClientMessage::Acquire {
         number,
@@ -188,20 +190,20 @@ fn without_waiting() {
     };
     fleet.hello(0, 1);
     fleet.ask(0, 1, ask(1));
-    assert!(granted(&fleet.told(0, 1)).is_some());
+    assert!(granted(&fleet.received(0, 1)).is_some());
     fleet.hello(1, 1);
     fleet.ask(1, 1, ask(2));
     fleet.pass(Span(200_000_000));
-    assert_eq!(refused(&fleet.told(1, 1)).map(|it| it.0), Some(ErrorCode::Busy));
+    assert_eq!(refused(&fleet.received(1, 1)).map(|it| it.0), Some(ErrorCode::Busy));
     fleet.ask(0, 1, ClientMessage::Release { number: 1 });
     fleet.ask(1, 1, ask(3));
-    assert!(granted(&fleet.told(1, 1)).is_some(), "nothing was left behind");
+    assert!(granted(&fleet.received(1, 1)).is_some(), "nothing was left behind");
 }
 
-/// What makes no sense is refused with a reason and changes nothing: another k, too many permits, a
+/// An invalid request is refused with its code and changes nothing: another k, too many slots, a
 /// bad name, a full queue, no Hello.
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn an_invalid_request_is_refused() {
     let mut fleet = Fleet::new(&Settings { queue_max: 2, ..settings(2) });
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", Some(2));
@@ -237,13 +239,13 @@ fn what_makes_no_sense_is_refused() {
                 },
             },
         );
-        let (reason, text) = refused(&fleet.told(1, 1)).expect("refused");
+        let (reason, text) = refused(&fleet.received(1, 1)).expect("refused");
         assert!(reason == why && text.contains(says), "{reason:?} {text}");
     }
     for number in 10..15 {
         fleet.acquire(1, 1, number, "gpu", None);
     }
-    let full = fleet.told(1, 1);
+    let full = fleet.received(1, 1);
     let full = full
         .iter()
         .filter(|tell| {
@@ -252,12 +254,12 @@ fn what_makes_no_sense_is_refused() {
         .count();
     assert_eq!(full, 2, "one more was free, two wait");
     fleet.ask(0, 9, ClientMessage::Renew { sequence: 1 });
-    assert_eq!(refused(&fleet.told(0, 9)).map(|it| it.0), Some(ErrorCode::BadRequest));
+    assert_eq!(refused(&fleet.received(0, 9)).map(|it| it.0), Some(ErrorCode::BadRequest));
 }
 
-/// Ten thousand wait at one node: all of them are served, in their order.
+/// Ten thousand requests at one node are served in their order.
 #[test]
-fn ten_thousand_wait() {
+fn ten_thousand_requests_are_served_in_order() {
     let many = 10_000;
     let mut fleet = Fleet::new(&Settings { queue_max: 20_000, ..settings(2) });
     fleet.hello(0, 1);
@@ -266,7 +268,7 @@ fn ten_thousand_wait() {
     }
     let mut served = 0;
     while served < many {
-        for tell in fleet.told(0, 1) {
+        for tell in fleet.received(0, 1) {
             if let ServerMessage::Granted { number, .. } = tell {
                 assert_eq!(number, served);
                 served += 1;

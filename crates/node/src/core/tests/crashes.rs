@@ -1,14 +1,14 @@
-//! Nodes that crash, in the crash-stop world.
+//! Crashes of nodes, with crash-stop.
 
 use super::fleet::{granted, refused};
 use super::*;
 
 const SECOND: Span = Span(1_000_000_000);
 
-/// A node that holds the only permit crashes: the next one gets it, once the detector is sure and
-/// the time is over that its client was told last.
+/// The node with the only permit crashes. The next request gets the permit once the detector is
+/// sure and the session of the crashed node's client has expired.
 #[test]
-fn what_a_crashed_node_held_is_free() {
+fn slots_of_a_crashed_node_are_freed() {
     let mut fleet = Fleet::new(&settings(3));
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", None);
@@ -19,7 +19,7 @@ fn what_a_crashed_node_held_is_free() {
     let granted_at = (0..20).find_map(|sequence| {
         fleet.pass(SECOND);
         fleet.ask(1, 1, ClientMessage::Renew { sequence });
-        granted(&fleet.told(1, 1)).map(|_| fleet.now)
+        granted(&fleet.received(1, 1)).map(|_| fleet.now)
     });
     let after = granted_at.expect("granted in the end").since(killed);
     assert!(after > SECOND.times(4), "its client may have gone on for four seconds, not {after:?}");
@@ -27,10 +27,10 @@ fn what_a_crashed_node_held_is_free() {
     assert!(report.seen.iter().all(|(who, _)| who.crashed == [NodeId(0)]), "{report:?}");
 }
 
-/// A node that was only silent and is held for crashed stops, and its clients are told that they
-/// have lost their permits.
+/// A node that was only silent and is declared dead stops, and its clients learn that their permits
+/// are lost.
 #[test]
-fn who_is_held_for_crashed_stops() {
+fn a_node_that_is_declared_dead_stops() {
     let mut fleet = Fleet::new(&settings(3));
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", None);
@@ -51,19 +51,19 @@ fn who_is_held_for_crashed_stops() {
         matches!(stopped, (NodeId(0), StopReason::DeclaredDead { me: NodeId(0), .. }))
     };
     assert!(fleet.stopped.iter().any(declared), "{:?}", fleet.stopped);
-    let told = fleet.told(0, 1);
+    let received = fleet.received(0, 1);
     assert!(
-        told.iter().any(|tell| matches!(tell, ServerMessage::Lost { number: 1, .. })),
-        "{told:?}"
+        received.iter().any(|tell| matches!(tell, ServerMessage::Lost { number: 1, .. })),
+        "{received:?}"
     );
     fleet.ask(0, 1, ClientMessage::Renew { sequence: 9 });
-    assert_eq!(refused(&fleet.told(0, 1)).map(|it| it.0), Some(ErrorCode::NodeGone));
+    assert_eq!(refused(&fleet.received(0, 1)).map(|it| it.0), Some(ErrorCode::NodeGone));
 }
 
-/// Two that find each other long after both have found the third are not held for crashed
-/// meanwhile, by any detector; later crashes are found.
+/// Two nodes that connect long after both have met the third are not declared dead meanwhile, by
+/// any detector. Later crashes are detected.
 #[test]
-fn who_cannot_answer_yet_is_not_dead() {
+fn a_node_that_cannot_answer_yet_is_not_dead() {
     for detection in [Detection::VCube, Detection::Heartbeat, Detection::HiAdsd] {
         let mut fleet = Fleet::apart(&Settings { detection, ..settings(3) });
         fleet.connect(0, 1);
@@ -79,7 +79,7 @@ fn who_cannot_answer_yet_is_not_dead() {
     }
 }
 
-/// Nobody is held for crashed who has not been there yet, nor who has not met everybody.
+/// No node is declared dead that has not started yet, or has not met all others.
 #[test]
 fn detection_begins_when_all_were_there() {
     let settings = settings(2);
@@ -93,10 +93,10 @@ fn detection_begins_when_all_were_there() {
     assert!(core.next_due(Time(2)).is_some());
 }
 
-/// `tree-token`: a node that restarts with what it had stored takes part again, and the token is
-/// not lost.
+/// `tree-token`: a node that restarts with its stored state takes part again, and the token is not
+/// lost.
 #[test]
-fn a_node_with_a_store_comes_back() {
+fn a_node_with_a_store_restarts() {
     let fixed = vec![fixed(1, "gpu", 1, "tree-token")];
     let settings = Settings { fixed, new_gates: None, detection: Detection::Off, ..settings(3) };
     let mut fleet = Fleet::new(&settings);
@@ -104,7 +104,7 @@ fn a_node_with_a_store_comes_back() {
         let node = round % 3;
         fleet.hello(node, 10 + u64::from(round));
         fleet.acquire(node, 10 + u64::from(round), 1, "gpu", None);
-        assert!(granted(&fleet.told(node, 10 + u64::from(round))).is_some(), "round {round}");
+        assert!(granted(&fleet.received(node, 10 + u64::from(round))).is_some(), "round {round}");
         fleet.kill(node);
         fleet.start(&Settings { me: NodeId(node), ..settings.clone() });
         for other in (0..3).filter(|other| *other != node) {
@@ -115,9 +115,8 @@ fn a_node_with_a_store_comes_back() {
     }
 }
 
-/// `tree-token`: a node is killed after its client's wish was stored, and before the grant was.
-/// When it starts again it has a permit at once for a client that is gone: it is given back, and
-/// others go on.
+/// `tree-token`: a node is killed after its client's request was stored, and before the grant was.
+/// After the restart it gets a grant for a client that is gone, and releases it at once.
 #[test]
 fn a_permit_for_a_client_of_a_former_incarnation() {
     let fixed = vec![fixed(1, "gpu", 1, "tree-token")];
@@ -148,5 +147,5 @@ fn a_permit_for_a_client_of_a_former_incarnation() {
     fleet.connect(0, 1);
     fleet.hello(1, 1);
     fleet.acquire(1, 1, 1, "gpu", None);
-    assert!(granted(&fleet.told(1, 1)).is_some());
+    assert!(granted(&fleet.received(1, 1)).is_some());
 }

@@ -1,5 +1,4 @@
-//! A fleet of nodes on a network that delivers at once and in order, with a clock that is set by
-//! hand.
+//! A fleet of nodes on a network that delivers at once and in order, with a manual clock.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,19 +10,19 @@ pub(super) struct Fleet {
     pub(super) now: Time,
     pub(super) nodes: BTreeMap<NodeId, Core>,
     flying: VecDeque<(NodeId, NodeId, Bytes)>,
-    /// What clients were told, by node and stream.
-    told: BTreeMap<(NodeId, ClientId), Vec<ServerMessage>>,
+    /// Messages to clients, by node and stream.
+    received: BTreeMap<(NodeId, ClientId), Vec<ServerMessage>>,
     pub(super) reports: Vec<StatusReport>,
     pub(super) stopped: Vec<(NodeId, StopReason)>,
     pub(super) rejected: Vec<PeerError>,
     pub(super) probes: Vec<(SessionId, u64, Vec<u32>)>,
-    /// Channels on which nothing arrives.
+    /// Links on which nothing arrives.
     pub(super) cut: Vec<(NodeId, NodeId)>,
     pub(super) stored: BTreeMap<(NodeId, GateId), Vec<u8>>,
 }
 
 impl Fleet {
-    /// All of them, connected.
+    /// All nodes, connected.
     pub(super) fn new(settings: &Settings) -> Self {
         let mut fleet = Self::apart(settings);
         let ids: Vec<NodeId> = fleet.nodes.keys().copied().collect();
@@ -36,13 +35,13 @@ impl Fleet {
         fleet
     }
 
-    /// All of them, each alone.
+    /// All nodes, not connected.
     pub(super) fn apart(settings: &Settings) -> Self {
         let mut fleet = Self {
             now: Time(1),
             nodes: BTreeMap::new(),
             flying: VecDeque::new(),
-            told: BTreeMap::new(),
+            received: BTreeMap::new(),
             reports: Vec::new(),
             stopped: Vec::new(),
             rejected: Vec::new(),
@@ -57,7 +56,7 @@ impl Fleet {
         fleet
     }
 
-    /// Two of them are connected.
+    /// Connects two nodes.
     pub(super) fn connect(&mut self, one: u32, other: u32) {
         self.peer(NodeId(one), NodeId(other), PeerEvent::Up);
         self.peer(NodeId(other), NodeId(one), PeerEvent::Up);
@@ -75,7 +74,7 @@ impl Fleet {
         self.carry_out(me, actions);
     }
 
-    /// A node is gone, with all that is on its way from it.
+    /// Kills a node, with all its messages that are on their way.
     pub(super) fn kill(&mut self, node: u32) {
         self.nodes.remove(&NodeId(node));
         self.flying.retain(|(from, _, _)| *from != NodeId(node));
@@ -90,7 +89,7 @@ impl Fleet {
         self.carry_out(at, actions);
     }
 
-    /// A client says something, and everything that comes of it happens.
+    /// A client sends a message, and everything that follows happens.
     pub(super) fn ask(&mut self, node: u32, client: u64, ask: ClientMessage) {
         let at = NodeId(node);
         let mut actions = Vec::new();
@@ -106,7 +105,7 @@ impl Fleet {
             client,
             ClientMessage::Hello { process: Process::default(), resume: None, secret: Secret(7) },
         );
-        match self.told(node, client).pop() {
+        match self.received(node, client).pop() {
             Some(ServerMessage::Welcome { session, .. }) => session,
             other => panic!("no welcome: {other:?}"),
         }
@@ -138,9 +137,9 @@ impl Fleet {
         );
     }
 
-    /// What a client was told since it was last asked for.
-    pub(super) fn told(&mut self, node: u32, client: u64) -> Vec<ServerMessage> {
-        self.told.remove(&(NodeId(node), ClientId(client))).unwrap_or_default()
+    /// The messages to a client since the last call.
+    pub(super) fn received(&mut self, node: u32, client: u64) -> Vec<ServerMessage> {
+        self.received.remove(&(NodeId(node), ClientId(client))).unwrap_or_default()
     }
 
     pub(super) fn gone(&mut self, node: u32, client: u64) {
@@ -176,7 +175,7 @@ impl Fleet {
         self.reports.pop().expect("a report within a second")
     }
 
-    /// Everything that is on its way arrives; or much of it, where nodes never fall silent.
+    /// Delivers what is on its way; or much of it, where nodes never fall silent.
     pub(super) fn run(&mut self) {
         for _ in 0..300 {
             let Some((from, to, bytes)) = self.flying.pop_front() else { return };
@@ -186,7 +185,7 @@ impl Fleet {
         }
     }
 
-    /// Time passes, and all that is due happens in its order.
+    /// Lets time pass, and fires all deadlines in their order.
     pub(super) fn pass(&mut self, span: Span) {
         let end = self.now + span;
         loop {
@@ -210,7 +209,7 @@ impl Fleet {
             match action {
                 Action::Send(to, bytes) => self.flying.push_back((node, to, bytes)),
                 Action::Reply(client, tell) => {
-                    self.told.entry((node, client)).or_default().push(tell)
+                    self.received.entry((node, client)).or_default().push(tell)
                 }
                 Action::Store(gate, bytes) => drop(self.stored.insert((node, gate), bytes)),
                 Action::StatusReport(_, report) => self.reports.push(report),
@@ -231,9 +230,9 @@ impl Fleet {
     }
 }
 
-/// The request was granted: its slots and its fence.
-pub(super) fn granted(told: &[ServerMessage]) -> Option<(Vec<u32>, Option<u128>)> {
-    told.iter().find_map(|tell| match tell {
+/// The slots and the fence of a grant, if there is one.
+pub(super) fn granted(received: &[ServerMessage]) -> Option<(Vec<u32>, Option<u128>)> {
+    received.iter().find_map(|tell| match tell {
         ServerMessage::Granted { slots, fence, .. } => {
             Some((slots.clone(), fence.map(|fence| fence.0)))
         }
@@ -248,9 +247,9 @@ pub(super) fn granted(told: &[ServerMessage]) -> Option<(Vec<u32>, Option<u128>)
     })
 }
 
-/// Why it was refused.
-pub(super) fn refused(told: &[ServerMessage]) -> Option<(ErrorCode, String)> {
-    told.iter().find_map(|tell| match tell {
+/// The code and message of a refusal, if there is one.
+pub(super) fn refused(received: &[ServerMessage]) -> Option<(ErrorCode, String)> {
+    received.iter().find_map(|tell| match tell {
         ServerMessage::Refused { code: why, message: text, .. }
         | ServerMessage::Closed { code: why, message: text } => Some((*why, text.clone())),
         ServerMessage::Welcome { .. }

@@ -8,10 +8,10 @@ fn alone(incarnation: u32) -> Settings {
     Settings { terms, incarnation: Incarnation(incarnation), ..settings(1) }
 }
 
-/// The end of a stream frees nothing by itself, however long it takes; only that nobody uses the
-/// slot any more does.
+/// The end of a stream releases nothing, however long ago it was. The slot is free as soon as no
+/// process uses it.
 #[test]
-fn a_slot_is_free_when_nobody_uses_it() {
+fn a_slot_is_free_when_no_process_uses_it() {
     let mut fleet = Fleet::new(&alone(1));
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 4, "gpu", None);
@@ -21,19 +21,19 @@ fn a_slot_is_free_when_nobody_uses_it() {
     fleet.hello(0, 2);
     fleet.acquire(0, 2, 1, "gpu", None);
     fleet.pass(Span(1_000_000_000_000));
-    assert_eq!(granted(&fleet.told(0, 2)), None);
+    assert_eq!(granted(&fleet.received(0, 2)), None);
     fleet.free(0, session, number);
-    assert!(granted(&fleet.told(0, 2)).is_some());
+    assert!(granted(&fleet.received(0, 2)).is_some());
 }
 
-/// A node that starts again holds the slots that are in use, grants the others, and its fences are
-/// greater than all before.
+/// A restarted node keeps the slots in use, grants the others, and its fences are greater than all
+/// before.
 #[test]
-fn a_new_incarnation_knows_what_is_in_use() {
+fn a_new_incarnation_keeps_slots_in_use() {
     let mut fleet = Fleet::new(&alone(1));
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", Some(3));
-    let (_, before) = granted(&fleet.told(0, 1)).unwrap();
+    let (_, before) = granted(&fleet.received(0, 1)).unwrap();
     let mut fleet = Fleet::new(&alone(2));
     fleet.restore(0, "gpu", 3, &[1]);
     let holders = fleet.look(0, "gpu").seen[0].1[0].holders.clone();
@@ -42,13 +42,13 @@ fn a_new_incarnation_knows_what_is_in_use() {
     for number in 0..3 {
         fleet.acquire(0, 1, number, "gpu", None);
     }
-    let told = fleet.told(0, 1);
-    let got = told.iter().filter_map(|tell| granted(std::slice::from_ref(tell)));
+    let received = fleet.received(0, 1);
+    let got = received.iter().filter_map(|tell| granted(std::slice::from_ref(tell)));
     let got: Vec<_> =
         got.inspect(|(_, fence)| assert!(*fence > before)).map(|(slots, _)| slots[0]).collect();
     assert_eq!(got, [0, 2]);
     let (session, number, slots) = fleet.probes.pop().expect("asked for");
     assert_eq!(slots, [1]);
     fleet.free(0, session, number);
-    assert_eq!(granted(&fleet.told(0, 1)).map(|it| it.0), Some(vec![1]));
+    assert_eq!(granted(&fleet.received(0, 1)).map(|it| it.0), Some(vec![1]));
 }

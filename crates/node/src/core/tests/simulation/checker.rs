@@ -1,21 +1,22 @@
-//! Who believes to hold what, in real time; and that fences of a slot grow.
+//! The property checker: who believes to hold what, in real time, and that the fences of a slot
+//! grow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The checker. It sees real time.
+/// The property checker.
 pub(in crate::core::tests) struct Checker {
     k: u32,
-    /// Who believes to have each slot.
+    /// The client that believes to hold each slot.
     believed: BTreeMap<u32, usize>,
     fences: BTreeMap<u32, u128>,
     pub(in crate::core::tests) grants: u64,
     pub(in crate::core::tests) lost: u64,
     pub(in crate::core::tests) refused: u64,
     pub(in crate::core::tests) violations: Vec<String>,
-    /// Permits of the log that were told: the same may be told again.
-    pub(in crate::core::tests) told_permits: BTreeSet<u64>,
-    /// Why permits of the log were lost.
-    pub(in crate::core::tests) lost_held: Vec<String>,
+    /// Durable permits that were granted: the same one may be granted to its holder again.
+    pub(in crate::core::tests) durable_grants: BTreeSet<u64>,
+    /// Why durable permits were lost.
+    pub(in crate::core::tests) durable_losses: Vec<String>,
 }
 
 impl Checker {
@@ -28,12 +29,12 @@ impl Checker {
             lost: 0,
             refused: 0,
             violations: Vec::new(),
-            told_permits: BTreeSet::new(),
-            lost_held: Vec::new(),
+            durable_grants: BTreeSet::new(),
+            durable_losses: Vec::new(),
         }
     }
 
-    /// A node has decided: the fences of each slot grow (SLOTS P2).
+    /// A node granted: the fences of each slot grow (SLOTS P2).
     pub(super) fn decided(&mut self, now: u64, slots: &[u32], fence: u128) {
         for slot in slots {
             let before = self.fences.insert(*slot, fence);
@@ -45,26 +46,26 @@ impl Checker {
         }
     }
 
-    /// Somebody believes from now on.
-    pub(super) fn enters(&mut self, now: u64, actor: usize, slots: &[u32]) {
+    /// A client believes to hold slots from now on.
+    pub(super) fn enters(&mut self, now: u64, client: usize, slots: &[u32]) {
         self.grants += 1;
         for slot in slots {
             if *slot >= self.k {
                 self.violations
-                    .push(format!("at {now}: client {actor} has slot {slot} of {}", self.k));
+                    .push(format!("at {now}: client {client} has slot {slot} of {}", self.k));
             }
-            if let Some(other) = self.believed.insert(*slot, actor) {
+            if let Some(other) = self.believed.insert(*slot, client) {
                 self.violations.push(format!(
-                    "at {now}: slot {slot} is believed held by clients {other} and {actor}"
+                    "at {now}: slot {slot} is believed held by clients {other} and {client}"
                 ));
             }
         }
     }
 
-    /// And no longer.
-    pub(super) fn leaves(&mut self, actor: usize, slots: &[u32]) {
+    /// A client does not believe to hold slots any more.
+    pub(super) fn leaves(&mut self, client: usize, slots: &[u32]) {
         for slot in slots {
-            if self.believed.get(slot) == Some(&actor) {
+            if self.believed.get(slot) == Some(&client) {
                 self.believed.remove(slot);
             }
         }

@@ -1,4 +1,4 @@
-//! Permits that the log holds, in whole nodes: what they survive, and when they end (docs/internals/leases.md
+//! Durable permits in whole nodes: what they survive, and when they end (docs/internals/leases.md
 //! section 8).
 
 use kgate_core::{NodeId, Span};
@@ -7,125 +7,130 @@ use kgate_testkit::{each_seed, seeds};
 use super::runs::run_with;
 use super::{MILLISECOND, Mutation, SECOND, Simulation};
 
-/// Three nodes with one slot, nobody but one keeper and one client of a lease, who comes later.
-fn story(mutation: Option<Mutation>, ttl: u64, work: u64) -> Simulation {
-    let mut world = Simulation::with_actors(5, 3, 3, 1, mutation, 1, 2 * SECOND);
-    world.add_keepers(1);
-    (world.keepers[0].ttl, world.keepers[0].work) = (Span(ttl), Some(work));
-    world.run_until(2 * SECOND);
-    assert!(world.keepers[0].held.is_some(), "{:?}", world.describe());
-    world
+/// Three nodes with one slot, a client with a durable permit, and a client of a lease that comes
+/// later.
+fn setup(mutation: Option<Mutation>, ttl: u64, work: u64) -> Simulation {
+    let mut simulation = Simulation::with_clients(5, 3, 3, 1, mutation, 1, 2 * SECOND);
+    simulation.add_durable_clients(1);
+    (simulation.durable_clients[0].ttl, simulation.durable_clients[0].work) =
+        (Span(ttl), Some(work));
+    simulation.run_until(2 * SECOND);
+    assert!(simulation.durable_clients[0].held.is_some(), "{:?}", simulation.describe());
+    simulation
 }
 
-fn inside(world: &Simulation) -> u64 {
-    world.actors[0].served
+fn inside(simulation: &Simulation) -> u64 {
+    simulation.clients[0].served
 }
 
-/// It survives kill -9 of its node and of all nodes: nobody gets its slot, until its holder gives
-/// it back, at another node; then the next has it under a greater fence.
+/// A durable permit survives `kill -9` of its node and of all nodes. Its slot is granted again only
+/// after its holder has released it, at another node, and under a greater fence.
 #[test]
-fn it_survives_everybody() {
-    let mut world = story(None, 600 * SECOND, 14 * SECOND);
-    let first = world.keepers[0].node;
-    world.kill(first);
-    world.run_until(6 * SECOND);
-    assert_ne!(world.keepers[0].node, first, "its holder has found another node");
+fn a_durable_permit_survives_all_nodes() {
+    let mut simulation = setup(None, 600 * SECOND, 14 * SECOND);
+    let first = simulation.durable_clients[0].node;
+    simulation.kill(first);
+    simulation.run_until(6 * SECOND);
+    assert_ne!(simulation.durable_clients[0].node, first, "its holder has found another node");
     for node in (0..3).map(NodeId) {
-        world.kill(node);
-        world.at(500 * MILLISECOND, super::Event::Start(node));
+        simulation.kill(node);
+        simulation.at(500 * MILLISECOND, super::Event::Start(node));
     }
-    world.run_until(14 * SECOND);
+    simulation.run_until(14 * SECOND);
     assert_eq!(
-        (inside(&world), world.keepers[0].held.is_some()),
+        (inside(&simulation), simulation.durable_clients[0].held.is_some()),
         (0, true),
         "{:?}",
-        world.describe()
+        simulation.describe()
     );
-    world.run_until(20 * SECOND);
-    assert!(inside(&world) > 0, "given back, and the next is in: {:?}", world.describe());
-    assert!(world.checker.violations.is_empty(), "{:?}", world.checker.violations);
+    simulation.run_until(20 * SECOND);
+    assert!(inside(&simulation) > 0, "given back, and the next is in: {:?}", simulation.describe());
+    assert!(simulation.checker.violations.is_empty(), "{:?}", simulation.checker.violations);
 }
 
-/// It is not stopped by silence: all voters but its node are gone for ten leases, and its holder
-/// goes on.
+/// A durable permit survives silence: all voters but its node are down for ten leases, and its
+/// holder goes on.
 #[test]
-fn it_survives_the_loss_of_the_quorum() {
-    let mut world = story(None, 600 * SECOND, 60 * SECOND);
-    let stays = world.keepers[0].node;
+fn a_durable_permit_survives_the_loss_of_the_quorum() {
+    let mut simulation = setup(None, 600 * SECOND, 60 * SECOND);
+    let stays = simulation.durable_clients[0].node;
     for node in (0..3).map(NodeId).filter(|node| *node != stays) {
-        world.kill(node);
-        world.at(7 * SECOND, super::Event::Start(node));
+        simulation.kill(node);
+        simulation.at(7 * SECOND, super::Event::Start(node));
     }
-    world.run_until(12 * SECOND);
-    assert!(world.keepers[0].held.is_some() && world.checker.lost_held.is_empty());
-    assert_eq!(inside(&world), 0);
+    simulation.run_until(12 * SECOND);
+    assert!(
+        simulation.durable_clients[0].held.is_some()
+            && simulation.checker.durable_losses.is_empty()
+    );
+    assert_eq!(inside(&simulation), 0);
 }
 
-/// A time to live ends it, and not early: its holder's clock has counted all of it, whatever the
-/// rates of clocks; then the next gets in.
+/// A durable permit expires when its holder's clock has counted the whole time to live, whatever
+/// the rates of clocks, and not before. Then the next request is granted.
 #[test]
-fn a_time_to_live_ends_it() {
-    let mut world = story(None, 3 * SECOND, 60 * SECOND);
-    let told = world.keepers[0].told_at;
-    world.run_until(told + 3 * SECOND - 3 * SECOND / 100);
-    assert!(inside(&world) == 0 && world.keepers[0].held.is_some(), "not early");
-    world.run_until(told + 6 * SECOND);
-    assert!(inside(&world) > 0, "{:?}", world.describe());
+fn a_durable_permit_expires() {
+    let mut simulation = setup(None, 3 * SECOND, 60 * SECOND);
+    let received = simulation.durable_clients[0].told_at;
+    simulation.run_until(received + 3 * SECOND - 3 * SECOND / 100);
+    assert!(inside(&simulation) == 0 && simulation.durable_clients[0].held.is_some(), "not early");
+    simulation.run_until(received + 6 * SECOND);
+    assert!(inside(&simulation) > 0, "{:?}", simulation.describe());
     assert!(
-        world.checker.lost_held[0].contains("not renewed in time"),
+        simulation.checker.durable_losses[0].contains("not renewed in time"),
         "{:?}",
-        world.checker.lost_held
+        simulation.checker.durable_losses
     );
 }
 
-/// A renewal counts from anew, at another node as well.
+/// A renewal restarts the time to live, at another node as well.
 #[test]
-fn it_is_renewed_at_another_node() {
-    let mut world = story(None, 3 * SECOND, 60 * SECOND);
-    let told = world.keepers[0].told_at;
-    let first = world.keepers[0].node;
-    world.cut_keeper(0);
-    world.run_until(told + 2 * SECOND);
-    assert_ne!(world.keepers[0].node, first);
-    world.keeper_renews(0);
-    world.run_until(told + 4900 * MILLISECOND);
+fn a_durable_permit_is_renewed_at_another_node() {
+    let mut simulation = setup(None, 3 * SECOND, 60 * SECOND);
+    let received = simulation.durable_clients[0].told_at;
+    let first = simulation.durable_clients[0].node;
+    simulation.cut_durable_client(0);
+    simulation.run_until(received + 2 * SECOND);
+    assert_ne!(simulation.durable_clients[0].node, first);
+    simulation.durable_client_renews(0);
+    simulation.run_until(received + 4900 * MILLISECOND);
     assert!(
-        inside(&world) == 0 && world.keepers[0].held.is_some(),
+        inside(&simulation) == 0 && simulation.durable_clients[0].held.is_some(),
         "{:?}",
-        world.checker.lost_held
+        simulation.checker.durable_losses
     );
-    world.run_until(told + 9 * SECOND);
-    assert!(inside(&world) > 0);
+    simulation.run_until(received + 9 * SECOND);
+    assert!(inside(&simulation) > 0);
 }
 
-/// Planted: a node that counts half of the time takes it back early.
+/// Mutation: a node that counts half of the time expires the permit early.
 #[test]
-fn who_counts_too_little_is_found() {
-    let mut world = story(Some(Mutation::ExpiresEarly), 4 * SECOND, 60 * SECOND);
-    let told = world.keepers[0].told_at;
-    world.run_until(told + 3 * SECOND);
-    assert!(world.keepers[0].held.is_none());
+fn counting_too_little_is_detected() {
+    let mut simulation = setup(Some(Mutation::ExpiresEarly), 4 * SECOND, 60 * SECOND);
+    let received = simulation.durable_clients[0].told_at;
+    simulation.run_until(received + 3 * SECOND);
+    assert!(simulation.durable_clients[0].held.is_none());
 }
 
-/// Holders of leases and of permits that the log holds, at one gate, through cuts, pauses, kills,
-/// restarts of all and a log that stalls: at most k believe at any instant, fences grow, no permit
-/// of the log is lost, and after healing everybody gets in.
+/// Leases and durable permits at one gate, under partitions, pauses, kills, restarts of all nodes
+/// and a log that stalls: at most k clients believe to hold at any instant, fences grow, no durable
+/// permit is lost, and after healing every client is served.
 #[test]
-fn at_most_k_with_permits_of_the_log() {
+fn at_most_k_with_durable_permits() {
     let (mut grants, mut held) = (0, 0);
     each_seed(seeds(1, 40), "-p kgate-node --lib world::held", |seed| {
-        let (world, wrong) = run_with(seed, None, true);
+        let (simulation, wrong) = run_with(seed, None, true);
         assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
-        grants += world.checker.grants;
-        held += world.checker.told_permits.len();
+        grants += simulation.checker.grants;
+        held += simulation.checker.durable_grants.len();
     });
     println!("{grants} grants, {held} of them held by the log");
     assert!(grants > 0 && held > 100);
 }
 
-/// Planted: each is found.
+/// Each mutation is detected.
 #[test]
-fn what_is_left_out_of_holding_is_missed() {
+fn mutations_of_durable_permits_are_detected() {
     for mutation in [Mutation::NeverReserves, Mutation::GivesBackBlindly] {
         let unsafe_run = |seed: &u64| {
             let (_, wrong) = run_with(*seed, Some(mutation), true);

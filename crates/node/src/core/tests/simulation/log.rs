@@ -1,4 +1,5 @@
-//! The log as a total order: one state machine, and for each node how far it has heard.
+//! The log as a total order: one state machine, and for each node the number of entries that it has
+//! applied.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +17,20 @@ use super::{Event, MILLISECOND, Mutation, Proposer, SECOND, Simulation};
 
 pub(super) struct TotalOrder {
     state: State,
-    /// Each entry: what it changed, and what all of it was then.
+    /// The changes of each entry, and the state after it.
     entries: Vec<(Vec<Change>, ClusterState)>,
-    /// How many entries each node has applied.
+    /// The number of entries that each node has applied.
     applied: BTreeMap<NodeId, usize>,
-    /// Nothing is decided before that.
+    /// Nothing is decided before this instant.
     pub(super) stalled_until: u64,
-    /// So many proposals in a hundred are decided late.
+    /// The percentage of proposals that are decided late.
     pub(super) late: u64,
-    /// A node applies an entry within so long.
+    /// The longest delay until a node applies an entry.
     pub(super) lag_most: u64,
 }
 
 impl TotalOrder {
-    /// Founded, with one gate.
+    /// A bootstrapped log with one gate.
     pub(super) fn new(nodes: u32, voters: u32, k: u32, timing: Timing) -> Self {
         let applied = (0..nodes).map(|node| (NodeId(node), 0)).collect();
         let (stalled_until, late, lag_most) = (0, 0, 20 * MILLISECOND);
@@ -71,7 +72,7 @@ impl TotalOrder {
         self.state.cluster_state().voters.clone()
     }
 
-    /// What a node finds in its store when it starts.
+    /// The state in a node's store at its start.
     pub(super) fn cluster_state_of(&self, node: NodeId) -> ClusterState {
         let applied = self.applied[&node];
         applied
@@ -81,7 +82,7 @@ impl TotalOrder {
 }
 
 impl Simulation {
-    /// Whether a node and a majority of the voters reach each other, and all those are up.
+    /// Whether a node and a majority of the voters are up and reach each other.
     fn has_quorum(&self, node: NodeId) -> bool {
         let reaches = |other: NodeId| {
             other == node
@@ -93,8 +94,8 @@ impl Simulation {
         self.machines[&node].core.is_some() && self.log.voters().is_quorum(reaches)
     }
 
-    /// A proposal reaches whoever leads. Some wait there, and some of those only after their node
-    /// was told that nobody answers.
+    /// A proposal reaches the leader. Some wait there, and some of those are decided only after
+    /// their node was told that there is no quorum.
     pub(super) fn proposal(&mut self, from: Proposer, command: Command) {
         let leads = self.has_quorum(from.node) && self.log.stalled_until <= self.now;
         if !leads {
@@ -112,7 +113,7 @@ impl Simulation {
         self.at(after, Event::Decided { from: Proposer { number, ..from }, command });
     }
 
-    /// What came of a proposal is on its way, if its node wants to know.
+    /// Sends the result of a proposal, if its node waits for it.
     fn answer(&mut self, to: Proposer, came: Result<Applied, ProposeError>) {
         let after = if came.is_ok() {
             self.rng.within(MILLISECOND, 10 * MILLISECOND)
@@ -124,7 +125,7 @@ impl Simulation {
         }
     }
 
-    /// A proposal is an entry, and reaches the nodes one by one.
+    /// A proposal becomes an entry, which reaches the nodes one by one.
     pub(super) fn decided(&mut self, from: Proposer, command: Command) {
         let came = self.log.append(command).map_err(ProposeError::Rejected);
         let nodes: Vec<NodeId> = self.machines.keys().copied().collect();
@@ -135,7 +136,7 @@ impl Simulation {
         self.answer(from, came);
     }
 
-    /// The next entries reach a node, if it can hear of them.
+    /// A node applies its next entry, if it is connected to a quorum.
     pub(super) fn entry(&mut self, node: NodeId) {
         let applied = self.log.applied[&node];
         let Some((changes, cluster_state)) = self.log.entries.get(applied).cloned() else { return };
@@ -163,7 +164,7 @@ impl Simulation {
         };
         self.input(node, Input::Applied(AppliedEntry { index, changes }));
         self.input(node, Input::LogStatus(status));
-        // The next one takes as long again to be written, where the disk is slow.
+        // Where the disk is slow, the next entry takes as long again.
         let after = if self.log.lag_most > 20 * MILLISECOND {
             self.rng.below(self.log.lag_most)
         } else {
@@ -173,7 +174,7 @@ impl Simulation {
     }
 }
 
-/// What the entries would say if a suspicion were an eviction.
+/// The entries as if a suspicion were an eviction.
 fn gone_at_suspect(changes: Vec<Change>) -> Vec<Change> {
     use kgate_control::membership::MembershipChange;
     let gone = |change: Change| {

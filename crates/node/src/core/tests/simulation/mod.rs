@@ -1,15 +1,15 @@
-//! Whole nodes in a world where anything may happen in time: clocks of different rates, messages
-//! that are late, lost or doubled, cuts, pauses, kills, restarts, and clients who keep the rules of
-//! a session. Everything comes from one seed.
+//! A simulation of whole nodes under faults: clocks of different rates, late, lost and duplicate
+//! messages, partitions, pauses, kills and restarts, and clients that keep the rules of a session.
+//! Everything is determined by one seed.
 //!
-//! The log is a total order that reaches each node when it does (`log.rs`); the leases, the gates
-//! and the sessions are the real ones. The checker (`checker.rs`) sees real time, which nobody else
-//! does: **at most k believe that they hold, at any instant, and never two the same slot**.
+//! The log is a total order that reaches each node with delays (`log.rs`); the leases, the gates
+//! and the sessions are the real ones. The property checker (`checker.rs`) alone sees real time:
+//! **at most k clients believe to hold at any instant, and never two the same slot**.
 
 mod checker;
 mod clients;
 mod durable;
-mod keepers;
+mod durable_clients;
 mod log;
 mod runs;
 mod scenario;
@@ -25,34 +25,35 @@ use kgate_testkit::Rng;
 use super::super::*;
 use checker::Checker;
 use clients::{ClientStep, SimulatedClient};
-use keepers::{Keeper, KeeperStep};
+use durable_clients::{DurableClient, DurableClientStep};
 use log::TotalOrder;
 
 pub(super) const MILLISECOND: u64 = 1_000_000;
 pub(super) const SECOND: u64 = 1_000_000_000;
 
-/// What is left out on purpose.
+/// A rule that is left out on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mutation {
-    /// Gates grant whether there is a lease or not (N5).
+    /// Gates grant without a lease (N5).
     GrantsWithoutLease,
-    /// A suspected node is gone at once (E3).
+    /// A suspected node is evicted at once (E3).
     GoneAtSuspect,
-    /// Clients are promised L, whatever is left of the lease (S1).
+    /// Clients are told the whole lease L, whatever is left of it (S1).
     AlwaysWholeLease,
-    /// A node that was killed goes on as the same incarnation (R2).
+    /// A killed node restarts as the same incarnation (R2).
     KeepsItsIncarnation,
     /// The fence is made of the clock at the decision (SLOTS P2).
     FenceOfDecision,
-    /// The end of a stream frees what it held (S4).
+    /// The end of a stream releases its permits (S4).
     FreedAtStreamEnd,
-    /// What the log holds is not reserved at gates.
+    /// Slots that the log holds are not reserved at gates.
     NeverReserves,
-    /// A node gives back what it decided and nobody took, although its holder was heard elsewhere.
+    /// A node releases a permit that no request wants, although its holder has renewed it
+    /// elsewhere.
     GivesBackBlindly,
-    /// A time to live is counted by half.
+    /// A time to live is counted only by half.
     ExpiresEarly,
-    /// A node begins another incarnation before it hears that the one before was evicted, and its
+    /// A node begins another incarnation before it applies the eviction of the earlier one, and its
     /// gates do not (R2).
     GatesKeepIncarnations,
 }
@@ -60,7 +61,7 @@ pub(super) enum Mutation {
 /// A clock that runs at its own rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// Parts per million beside the real rate.
+    /// The error of the rate, in parts per million.
     pub(super) error: i64,
 }
 
@@ -70,7 +71,7 @@ impl Clock {
         Time(u64::try_from(u128::from(real) * rate / 1_000_000).expect("short runs") + SECOND)
     }
 
-    /// The first real instant at which it shows that time.
+    /// The first real instant at which the clock shows that time.
     pub(super) fn real(self, shown: Time) -> u64 {
         let rate = u128::try_from(1_000_000 + self.error).expect("a clock goes forward");
         let counted = u128::from(shown.0.saturating_sub(SECOND));
@@ -78,39 +79,39 @@ impl Clock {
     }
 }
 
-/// What happens when.
+/// An event of the simulation.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A node looks what is due.
+    /// A deadline of a node has passed.
     Tick(NodeId),
     /// A message arrives.
     PeerMessage { from: NodeId, to: NodeId, bytes: Bytes, lamport: u64 },
-    /// The log may have something for a node.
+    /// A node may apply an entry.
     Entry(NodeId),
     /// A proposal reaches the log.
     Proposal { from: Proposer, command: Command },
-    /// It becomes an entry, late.
+    /// A proposal becomes an entry, late.
     Decided { from: Proposer, command: Command },
-    /// What came of it reaches the node.
+    /// The result of a proposal arrives.
     Answer { to: Proposer, came: Result<Applied, ProposeError> },
-    /// A client says something to its node.
+    /// A message of a client arrives.
     ClientMessage { node: NodeId, boot: u64, stream: ClientId, ask: ClientMessage },
     /// A client's stream ends, as its node sees it.
     Gone { node: NodeId, boot: u64, stream: ClientId },
-    /// A client is told something.
+    /// A message to a client arrives.
     Told { stream: ClientId, tell: ServerMessage },
-    /// A client acts by itself.
+    /// A client takes a step by itself.
     Client(usize, ClientStep),
-    /// A keeper does.
-    Keeper(usize, KeeperStep),
+    /// A client with a durable permit takes a step by itself.
+    DurableClient(usize, DurableClientStep),
     /// A node starts.
     Start(NodeId),
-    /// Something goes wrong.
+    /// A fault occurs.
     Fault(runs::Fault),
 }
 
-/// Who has proposed something: the process of that node, under that number; none if nobody waits
-/// for the answer.
+/// The origin of a proposal: the process of a node, and the number of the proposal; 0 if the node
+/// does not wait for the result.
 #[derive(Clone, Copy, Debug)]
 struct Proposer {
     node: NodeId,
@@ -118,19 +119,19 @@ struct Proposer {
     number: u64,
 }
 
-/// A node of the world.
+/// A simulated node.
 struct Machine {
     core: Option<Core>,
     clock: Clock,
-    /// Which process runs: what was meant for a former one does not reach it.
+    /// The number of the running process: inputs for an earlier one are dropped.
     boot: u64,
     incarnation: u32,
-    /// Nothing happens at it before that.
+    /// The node is paused until this instant.
     paused_until: u64,
-    /// When its next look is due, so that there is one event for it.
+    /// When its next deadline is due, so that there is one event for it.
     tick_at: u64,
     suspended: Option<Vec<u8>>,
-    /// A Lamport clock, for the fence that is not ours.
+    /// A Lamport clock, for the mutated fence.
     lamport: u64,
 }
 
@@ -142,27 +143,27 @@ pub(super) struct Simulation {
     pub(super) timing: Timing,
     machines: BTreeMap<NodeId, Machine>,
     log: TotalOrder,
-    actors: Vec<SimulatedClient>,
+    clients: Vec<SimulatedClient>,
     streams: BTreeMap<ClientId, usize>,
-    keepers: Vec<Keeper>,
-    keeper_streams: BTreeMap<ClientId, usize>,
+    durable_clients: Vec<DurableClient>,
+    durable_streams: BTreeMap<ClientId, usize>,
     opened: u64,
     pub(super) checker: Checker,
     mutation: Option<Mutation>,
-    /// Ways on which nothing arrives.
+    /// Links on which nothing arrives.
     cut: BTreeSet<(NodeId, NodeId)>,
     loss: u64,
     delay_most: u64,
     healed: bool,
-    /// Clients ask only when they are told to, and stay inside.
+    /// Clients acquire only when the test says so, and keep their permits.
     by_hand: bool,
-    /// What the first client of each node was granted last, with its fence; and how it was refused.
+    /// The last grant of each client, with its fence; and its last refusal.
     grants: BTreeMap<usize, (Vec<u32>, u128)>,
     refusals: BTreeMap<usize, (ErrorCode, String)>,
     pub(super) stopped: Vec<StopReason>,
     /// What the operators of the nodes read in their logs.
     pub(super) events_logged: Vec<(NodeId, LogEvent)>,
-    /// When whoever watches at a node was last told to look again.
+    /// When the watchers of each node were notified last.
     changed: BTreeMap<NodeId, u64>,
 }
 
@@ -174,17 +175,17 @@ impl Simulation {
         k: u32,
         mutation: Option<Mutation>,
     ) -> Self {
-        Self::with_actors(seed, nodes, voters, k, mutation, nodes * 2, 0)
+        Self::with_clients(seed, nodes, voters, k, mutation, nodes * 2, 0)
     }
 
-    /// With so many clients, who come then.
-    pub(super) fn with_actors(
+    /// With this number of clients, which start at `from`.
+    pub(super) fn with_clients(
         seed: u64,
         nodes: u32,
         voters: u32,
         k: u32,
         mutation: Option<Mutation>,
-        actors: u32,
+        clients: u32,
         from: u64,
     ) -> Self {
         let mut rng = Rng::new(seed);
@@ -202,10 +203,10 @@ impl Simulation {
         };
         let machines = (0..nodes).map(|node| (NodeId(node), machine(&mut rng))).collect();
         let log = TotalOrder::new(nodes, voters, k, timing);
-        let actors = (0..actors)
+        let clients = (0..clients)
             .map(|at| SimulatedClient::new(NodeId(at % nodes), Clock { error: error(&mut rng) }))
             .collect();
-        let mut world = Self {
+        let mut simulation = Self {
             now: 0,
             seq: 0,
             events: BTreeMap::new(),
@@ -213,10 +214,10 @@ impl Simulation {
             timing,
             machines,
             log,
-            actors,
+            clients,
             streams: BTreeMap::new(),
-            keepers: Vec::new(),
-            keeper_streams: BTreeMap::new(),
+            durable_clients: Vec::new(),
+            durable_streams: BTreeMap::new(),
             opened: 0,
             checker: Checker::new(k),
             mutation,
@@ -232,14 +233,14 @@ impl Simulation {
             changed: BTreeMap::new(),
         };
         for node in (0..nodes).map(NodeId) {
-            let at = world.rng.below(50 * MILLISECOND);
-            world.at(at, Event::Start(node));
+            let at = simulation.rng.below(50 * MILLISECOND);
+            simulation.at(at, Event::Start(node));
         }
-        for actor in 0..world.actors.len() {
-            let at = from + world.rng.below(1000 * MILLISECOND);
-            world.at(at, Event::Client(actor, ClientStep::Dial));
+        for client in 0..simulation.clients.len() {
+            let at = from + simulation.rng.below(1000 * MILLISECOND);
+            simulation.at(at, Event::Client(client, ClientStep::Dial));
         }
-        world
+        simulation
     }
 
     fn at(&mut self, after: u64, event: Event) {
@@ -247,7 +248,7 @@ impl Simulation {
         self.events.insert((self.now + after, self.seq), event);
     }
 
-    /// Everything happens until then.
+    /// Runs all events until `end`.
     pub(super) fn run_until(&mut self, end: u64) {
         while let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= end) {
             let (now, _) = *entry.key();
@@ -259,7 +260,7 @@ impl Simulation {
     }
 
     fn happen(&mut self, event: Event) {
-        // At a node that stands still everything waits.
+        // At a paused node everything waits.
         let place = match &event {
             Event::Tick(node) | Event::Entry(node) => Some(*node),
             Event::PeerMessage { to, .. } => Some(*to),
@@ -269,7 +270,7 @@ impl Simulation {
             | Event::Decided { .. }
             | Event::Told { .. }
             | Event::Client(..)
-            | Event::Keeper(..)
+            | Event::DurableClient(..)
             | Event::Start(_)
             | Event::Fault(_) => None,
         };
@@ -307,9 +308,11 @@ impl Simulation {
                     self.gone(node, stream);
                 }
             }
-            Event::Told { stream, tell } => self.told(stream, tell),
-            Event::Client(actor, cue) => self.cue(actor, cue),
-            Event::Keeper(keeper, cue) => self.keeper_cue(keeper, cue),
+            Event::Told { stream, tell } => self.received(stream, tell),
+            Event::Client(client, step) => self.step(client, step),
+            Event::DurableClient(durable_client, step) => {
+                self.durable_client_step(durable_client, step)
+            }
             Event::Start(node) => self.start(node),
             Event::Fault(fault) => self.fault(fault),
         }
@@ -344,7 +347,7 @@ impl Simulation {
         self.look_later(node);
     }
 
-    /// The node's next look is when something is due.
+    /// Schedules the node's next deadline.
     fn look_later(&mut self, node: NodeId) {
         let real = self.now;
         let machine = self.machine(node);
@@ -402,7 +405,7 @@ impl Simulation {
         {
             return;
         }
-        // Only what gates say moves the clocks of gates.
+        // Only messages of gates advance the Lamport clocks.
         let is_gates = matches!(
             peer_message::PeerMessage::read(&bytes),
             Some(peer_message::PeerMessage::Gate(..))
@@ -416,7 +419,7 @@ impl Simulation {
         }
     }
 
-    /// A node starts, as what it was stopped as.
+    /// Starts a node, with its suspended state if there is any.
     fn start(&mut self, node: NodeId) {
         if self.machines[&node].core.is_some() {
             return;
@@ -474,7 +477,7 @@ impl Simulation {
         self.at(0, Event::Entry(node));
     }
 
-    /// What each node says of itself, for a failure.
+    /// The status of each node, for a failure message.
     pub(super) fn describe(&self) -> Vec<String> {
         let of = |(node, machine): (&NodeId, &Machine)| {
             let Some(core) = &machine.core else { return format!("{node} is down") };
@@ -487,12 +490,15 @@ impl Simulation {
             )
         };
         let k = self.log.permits().iter().map(|(id, permit)| format!("the log: {id} {permit:?}"));
-        let keepers =
-            self.keepers.iter().enumerate().map(|(at, keeper)| format!("keeper {at}: {keeper:?}"));
-        self.machines.iter().map(of).chain(k).chain(keepers).collect()
+        let durable_clients = self
+            .durable_clients
+            .iter()
+            .enumerate()
+            .map(|(at, durable_client)| format!("durable client {at}: {durable_client:?}"));
+        self.machines.iter().map(of).chain(k).chain(durable_clients).collect()
     }
 
-    /// A node is gone, and all its streams with it.
+    /// Kills a node, with all its streams.
     pub(super) fn kill(&mut self, node: NodeId) {
         let machine = self.machine(node);
         machine.core = None;

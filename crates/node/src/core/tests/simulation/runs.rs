@@ -1,39 +1,39 @@
-//! Random runs: faults for some seconds, then everything heals and everybody must get in.
+//! Random runs: some seconds of faults, then healing, after which every client must be served.
 //!
-//! `KGATE_TEST_SEEDS` says how many seeds, `KGATE_FIRST_SEED` where to begin. A failure names its
-//! seed.
+//! `KGATE_TEST_SEEDS` sets the number of seeds, `KGATE_FIRST_SEED` the first one. A failure names
+//! its seed.
 
 use kgate_core::NodeId;
 use kgate_testkit::{Rng, each_seed, seeds};
 
 use super::{Event, MILLISECOND, Mutation, SECOND, Simulation};
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
-    /// A node hears nobody and nobody hears it, or in one direction only, for so long.
+    /// A node is partitioned for a time, in both directions or in one.
     Cut(NodeId, u8, u64),
-    /// That is over.
+    /// The partition heals.
     Mend,
-    /// A node stands still for so long.
+    /// A node is paused for a time.
     Pause(NodeId, u64),
-    /// A node is killed and starts again after so long.
+    /// A node is killed and restarts after a time.
     Kill(NodeId, u64),
-    /// The same with a clean stop.
+    /// A node stops cleanly and restarts after a time.
     Restart(NodeId, u64),
     /// All nodes are killed.
     KillAll(u64),
     /// A client is killed.
     Client(usize),
-    /// A stream is cut.
+    /// A stream ends.
     Stream(usize),
-    /// The log decides nothing for so long.
+    /// The log decides nothing for a time.
     Stall(u64),
 }
 
-/// So long faults happen.
+/// The duration of the faults.
 const FAULTS: u64 = 8 * SECOND;
-/// So long everybody has to get in once all is healed.
+/// The time in which every client must be served after healing.
 const HEALED: u64 = 12 * SECOND;
 
 impl Simulation {
@@ -72,11 +72,11 @@ impl Simulation {
                     self.fault(Fault::Kill(node, after));
                 }
             }
-            Fault::Client(actor) => self.kill_client(actor),
-            Fault::Stream(actor) => {
-                self.cut_stream(actor);
-                if !self.keepers.is_empty() {
-                    self.cut_keeper(actor % self.keepers.len());
+            Fault::Client(client) => self.kill_client(client),
+            Fault::Stream(client) => {
+                self.cut_stream(client);
+                if !self.durable_clients.is_empty() {
+                    self.cut_durable_client(client % self.durable_clients.len());
                 }
             }
             Fault::Stall(span) => self.log.stalled_until = self.now + span,
@@ -85,7 +85,7 @@ impl Simulation {
 
     /// Draws faults for the first part of a run.
     fn draw_faults(&mut self) {
-        let (nodes, actors) = (self.machines.len() as u64, self.actors() as u64);
+        let (nodes, clients) = (self.machines.len() as u64, self.clients() as u64);
         self.loss = self.rng.pick(&[0, 0, 5, 30]);
         self.delay_most = self.rng.pick(&[2, 5, 20]) * MILLISECOND;
         self.log.late = self.rng.pick(&[0, 10, 50]);
@@ -95,7 +95,7 @@ impl Simulation {
             let at = self.rng.within(SECOND, FAULTS);
             let rng: &mut Rng = &mut self.rng;
             let node = NodeId(u32::try_from(rng.below(nodes)).expect("few"));
-            let actor = usize::try_from(rng.below(actors)).expect("few");
+            let client = usize::try_from(rng.below(clients)).expect("few");
             // Around the length of a lease, where it matters.
             let span = rng.within(lease / 10, lease * 5 / 2);
             let short = rng.within(lease / 50, lease / 2);
@@ -105,15 +105,15 @@ impl Simulation {
                 6..=8 => Fault::Kill(node, span),
                 9..=10 => Fault::Restart(node, short),
                 11 => Fault::KillAll(span),
-                12..=13 => Fault::Client(actor),
-                14 => Fault::Stream(actor),
+                12..=13 => Fault::Client(client),
+                14 => Fault::Stream(client),
                 _ => Fault::Stall(span),
             };
             self.at(at, Event::Fault(fault));
         }
     }
 
-    /// Everything works from now on.
+    /// Ends all faults.
     fn heal(&mut self) {
         (self.healed, self.loss, self.log.stalled_until, self.log.late) = (true, 0, 0, 0);
         self.cut.clear();
@@ -134,7 +134,7 @@ impl Simulation {
     }
 }
 
-/// One run; what was wrong with it.
+/// Runs one seed, and returns what went wrong.
 pub(in crate::core::tests) fn run(
     seed: u64,
     mutation: Option<Mutation>,
@@ -142,56 +142,60 @@ pub(in crate::core::tests) fn run(
     run_with(seed, mutation, false)
 }
 
-/// The same, with keepers or without.
+/// The same, with or without durable permits.
 pub(super) fn run_with(
     seed: u64,
     mutation: Option<Mutation>,
-    keepers: bool,
+    durable_clients: bool,
 ) -> (Simulation, Vec<String>) {
     let mut rng = Rng::new(seed);
     let nodes = [1, 2, 3, 3, 3, 4, 5][usize::try_from(rng.below(7)).expect("small")];
     let voters = if nodes >= 3 { 3 } else { nodes };
     let k = u32::try_from(rng.within(1, 3)).expect("small");
-    let mut world = Simulation::new(seed, nodes, voters, k, mutation);
-    if keepers {
-        world.add_keepers(nodes);
+    let mut simulation = Simulation::new(seed, nodes, voters, k, mutation);
+    if durable_clients {
+        simulation.add_durable_clients(nodes);
     }
-    world.draw_faults();
-    world.run_until(FAULTS + SECOND);
-    world.heal();
-    world.run_until(FAULTS + HEALED);
-    let mut wrong = std::mem::take(&mut world.checker.violations);
-    wrong.extend(world.stopped.iter().map(|why| format!("a node has stopped: {why}")));
+    simulation.draw_faults();
+    simulation.run_until(FAULTS + SECOND);
+    simulation.heal();
+    simulation.run_until(FAULTS + HEALED);
+    let mut wrong = std::mem::take(&mut simulation.checker.violations);
+    wrong.extend(simulation.stopped.iter().map(|why| format!("a node has stopped: {why}")));
     wrong.extend(
-        world.checker.lost_held.iter().map(|why| format!("a permit of the log was lost: {why}")),
+        simulation
+            .checker
+            .durable_losses
+            .iter()
+            .map(|why| format!("a permit of the log was lost: {why}")),
     );
-    let unserved = world.unserved();
+    let unserved = simulation.unserved();
     if !unserved.is_empty() {
         wrong.push(format!("clients {unserved:?} did not get in after all was healed"));
-        wrong.extend(world.describe());
+        wrong.extend(simulation.describe());
     }
-    (world, wrong)
+    (simulation, wrong)
 }
 
-/// N1 to N6, E1 to E5, S1 to S4, R1, R2 together: at most k believe to hold at any instant, fences
-/// grow, and after healing everybody gets in.
+/// N1 to N6, E1 to E5, S1 to S4, R1 and R2 together: at most k clients believe to hold at any
+/// instant, fences grow, and after healing every client is served.
 #[test]
-fn at_most_k_whatever_happens() {
+fn at_most_k_under_faults() {
     let (mut grants, mut lost, mut refused) = (0, 0, 0);
     each_seed(seeds(1, 40), "-p kgate-node --lib world::runs", |seed| {
-        let (world, wrong) = run(seed, None);
+        let (simulation, wrong) = run(seed, None);
         assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
-        grants += world.checker.grants;
-        lost += world.checker.lost;
-        refused += world.checker.refused;
+        grants += simulation.checker.grants;
+        lost += simulation.checker.lost;
+        refused += simulation.checker.refused;
     });
     println!("{grants} grants, {lost} lost, {refused} refused");
     assert!(grants > 0 && lost > 0);
 }
 
-/// The checker sees each of these missing: a rule left out is found within so many runs.
+/// The checker detects each mutation within a number of runs.
 #[test]
-fn what_is_left_out_is_missed() {
+fn mutations_are_detected() {
     for mutation in [
         Mutation::GrantsWithoutLease,
         Mutation::GoneAtSuspect,
@@ -210,20 +214,20 @@ fn what_is_left_out_is_missed() {
     }
 }
 
-/// A node that was told by the leader that its incarnation is over, before it has applied the entry
-/// that ends it, must not leave its gates in that incarnation: nobody hears them any more, and
-/// whoever asks waits for them for ever.
+/// A node may learn from the leader that its incarnation has ended before it applies the entry that
+/// ends it. Its gates must not stay in that incarnation: no other node answers them any more, and
+/// requests there wait for ever.
 #[test]
-fn gates_in_a_former_incarnation_are_missed() {
+fn gates_in_an_earlier_incarnation_are_detected() {
     let stuck = |seed: &u64| !run(*seed, Some(Mutation::GatesKeepIncarnations)).1.is_empty();
     let found = (1..=1000).find(stuck).expect("it was not found");
     println!("seed {found}");
     assert_eq!(run(found, None).1, Vec::<String>::new());
 }
 
-/// A run is its seed: twice the same.
+/// A run is determined by its seed.
 #[test]
-fn a_run_is_its_seed() {
+fn a_run_is_determined_by_its_seed() {
     let [one, other] = [7, 7].map(|seed| run(seed, None).0.checker.grants);
     assert_eq!(one, other);
 }

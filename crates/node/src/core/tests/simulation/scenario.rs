@@ -1,4 +1,4 @@
-//! What a story tells the world by hand: no client does anything by itself but keep its session.
+//! Scenarios by hand: clients do nothing by themselves but renew their sessions.
 
 use kgate_control::state::{Command, PermitId};
 use kgate_core::NodeId;
@@ -7,29 +7,29 @@ use super::super::super::*;
 use super::{Event, Simulation};
 
 impl Simulation {
-    /// A world in which nothing happens that is not told.
+    /// A simulation in which only the test causes events.
     pub(in crate::core::tests) fn quiet(nodes: u32, k: u32) -> Self {
-        let mut world = Self::new(1, nodes, nodes.min(3), k, None);
-        world.by_hand = true;
-        world
+        let mut simulation = Self::new(1, nodes, nodes.min(3), k, None);
+        simulation.by_hand = true;
+        simulation
     }
 
-    /// The first client of a node asks, once it has a session.
+    /// The first client of a node acquires, once it has a session.
     pub(in crate::core::tests) fn acquire(&mut self, node: usize) {
         self.acquire_with(node, None);
     }
 
     pub(in crate::core::tests) fn acquire_with(&mut self, node: usize, k: Option<u32>) {
         self.refusals.clear();
-        self.wish_for(node, k);
+        self.acquire_at(node, k);
     }
 
-    /// It asks once more, after it has lost what it had.
+    /// The client acquires again, after it has lost its permit.
     pub(in crate::core::tests) fn acquire_another(&mut self, node: usize) {
         self.acquire_with(node, None);
     }
 
-    /// What the first client of a node was granted last.
+    /// The last grant of the first client of a node.
     pub(in crate::core::tests) fn granted(&self, node: usize) -> Option<(Vec<u32>, u128)> {
         self.grants.get(&node).cloned()
     }
@@ -50,19 +50,19 @@ impl Simulation {
         machine.core.as_ref().expect("up").control_view(now).expect("it has a log")
     }
 
-    /// Why that node can grant nothing now, if it cannot; and what it tells machines of it.
+    /// Why that node cannot grant now, if it cannot; and its metrics.
     pub(in crate::core::tests) fn unready(&self, node: u32) -> (Option<String>, String) {
         let machine = &self.machines[&NodeId(node)];
         let (now, core) = (machine.clock.read(self.now), machine.core.as_ref().expect("up"));
         (core.unready(now), crate::metrics::render(core, now))
     }
 
-    /// Somebody begins to watch at that node.
+    /// The first watcher at a node arrives.
     pub(in crate::core::tests) fn watch(&mut self, node: NodeId) {
         self.input(node, Input::Watch(true));
     }
 
-    /// Whether they were told to look again since then.
+    /// Whether watchers were notified since then.
     pub(in crate::core::tests) fn has_changed(&self, node: NodeId, since: u64) -> bool {
         self.changed.get(&node).is_some_and(|at| *at >= since)
     }
@@ -71,7 +71,7 @@ impl Simulation {
         self.at(span, Event::Start(node));
     }
 
-    /// Nobody hears that node, and it hears nobody.
+    /// Partitions a node from all others.
     pub(in crate::core::tests) fn cut_off(&mut self, node: NodeId) {
         for other in self.machines.keys().copied().filter(|other| *other != node) {
             self.cut.insert((node, other));
@@ -104,8 +104,8 @@ impl Simulation {
         rejected
     }
 
-    /// A client begins a session at a node and says these words about permits of the log: how many
-    /// of them are proposed, and what it is told.
+    /// A client opens a session and sends these permit commands. Returns how many of them are
+    /// proposed, and the refusals.
     pub(in crate::core::tests) fn permit_commands(
         &mut self,
         node: NodeId,
@@ -132,16 +132,16 @@ impl Simulation {
         }
         let proposed =
             actions.iter().filter(|action| matches!(action, Action::Propose(..))).count();
-        let mut told = Vec::new();
+        let mut received = Vec::new();
         for action in actions {
             if let Action::Reply(_, tell @ ServerMessage::Refused { .. }) = action {
-                told.push(tell);
+                received.push(tell);
             }
         }
-        (proposed, told)
+        (proposed, received)
     }
 
-    /// An operator proposes something.
+    /// An operator proposes a command.
     pub(in crate::core::tests) fn propose(&mut self, command: Command) {
         self.proposal(super::Proposer { node: NodeId(0), boot: 0, number: 0 }, command);
     }
