@@ -1,8 +1,8 @@
-//! `kgate bench`: what kgate costs on this machine.
+//! `kgate bench`: throughput and cost of kgate on this machine.
 //!
-//! `kgate bench cluster` starts real nodes as `kgate demo` does and lets clients ask as fast as
-//! they are served. Numbers without a verdict are worth nothing, so every cell is checked by the
-//! oracle too.
+//! `kgate bench cluster` starts real nodes as `kgate demo` does, and clients that acquire as fast as
+//! they are served. The history of every cell is checked too: a number without a verdict proves
+//! nothing.
 
 mod load;
 mod table;
@@ -21,22 +21,24 @@ use crate::demo::cluster::{Cluster, Plan};
 use crate::{Failure, Outcome};
 
 const HELP: &str = "\
-Starts nodes as processes of this machine, and clients in this process that are spread over them: each asks, holds, gives back, waits until its node has heard of that, and asks \
-again. Each number of permits with each number of clients is a row: acquisitions a second; how long one took; how long it took from giving back to the next grant of that permit, \
-where the next one waited already; how evenly clients were served (least and most, and Jain's index: 1 is even); what it cost in processor time and in messages \
-between nodes; how much memory a node had in use at most (on average over nodes); and the verdict. Exit code 1 means that more than k were inside.
+Starts nodes as processes of this machine, and clients in this process, spread over the nodes. Each client acquires, holds, releases, waits for the confirmation, and starts \
+again. Each pair of k and number of clients is a row: acquisitions per second; the time of an acquisition; the hand-over time from a release to the next grant of that slot, \
+if the next client was waiting; fairness (minimum and maximum per client, and Jain's index: 1 is fair); CPU time; messages \
+between nodes; the peak memory of a node (mean over nodes); and the number of violations.
 
-Nothing is gained from a machine that does something else meanwhile, and clients and nodes share its cores.
+Clients and nodes share the cores of the machine: run it on an idle one.
+
+Exit codes: 0: success; 1: a violation; 2: usage error; 125: internal error.
 
 Examples:
-  The usual grid, about a minute:
+  The default grid, about a minute:
     kgate bench cluster
   One cell, as JSON:
     kgate bench cluster -k 3 --clients 64 --json
-  Many of everything:
+  Many nodes, gates and clients:
     kgate bench cluster --nodes 64 --gates 1000 --clients 1000 -k 2 --seconds 60";
 
-/// What `kgate bench` is told.
+/// Arguments of `kgate bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
@@ -45,39 +47,39 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
-    /// Measure nodes on this machine under clients that ask without a pause
+    /// Measure nodes on this machine under clients that acquire without a pause
     #[command(after_long_help = HELP)]
     Cluster(ClusterArgs),
 }
 
-/// What `kgate bench cluster` is told.
+/// Arguments of `kgate bench cluster`.
 #[derive(Debug, Args)]
 struct ClusterArgs {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64), env = "KGATE_OPT_NODES")]
     nodes: u32,
-    /// How many permits the gate has; several numbers: one after the other
+    /// Number of slots of a gate; a list is measured in turn
     #[arg(
-        short = 'k', long = "k", value_name = "K,..", default_value = "1,3", value_delimiter = ',',
+        short = 'k', long, value_name = "K,..", default_value = "1,3", value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_K"
     )]
-    permits: Vec<u32>,
-    /// How many gates; each client goes from one to the next
+    k: Vec<u32>,
+    /// Number of gates; each client uses them in turn
     #[arg(long, value_name = "G", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), env = "KGATE_OPT_GATES")]
     gates: u32,
-    /// How many clients ask; several numbers: one after the other
+    /// Number of clients; a list is measured in turn
     #[arg(
         long, value_name = "C,..", default_value = "1,16,64", value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(1..=10_000), env = "KGATE_OPT_CLIENTS"
     )]
     clients: Vec<u32>,
-    /// For how long each is measured, after a second that is not
+    /// Measured duration of each row in seconds, after one second of warm-up
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600), env = "KGATE_OPT_SECONDS")]
     seconds: u64,
-    /// How long a permit is held, in microseconds; beyond 0 it is rounded up to milliseconds
+    /// Time that a permit is held, in microseconds; rounded up to milliseconds unless 0
     #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000_000), env = "KGATE_OPT_HOLD")]
     hold: u64,
-    /// Which protocol; `kgate protocols` lists them
+    /// Protocol; `kgate protocols` lists them
     #[arg(long, value_name = "NAME", default_value = "slots", env = "KGATE_OPT_PROTOCOL")]
     protocol: String,
     /// Print one JSON object
@@ -102,9 +104,9 @@ fn cluster(args: &ClusterArgs) -> Outcome {
     if !args.json {
         writeln!(
             stdout,
-            "{} nodes, {} of {}, hold {} us, {} s a row",
+            "{} nodes, {} of {}, hold {} us, {} s per row",
             args.nodes,
-            if args.gates == 1 { "a gate".to_owned() } else { format!("{} gates", args.gates) },
+            if args.gates == 1 { "1 gate".to_owned() } else { format!("{} gates", args.gates) },
             entry.name,
             args.hold,
             args.seconds
@@ -112,11 +114,11 @@ fn cluster(args: &ClusterArgs) -> Outcome {
         writeln!(stdout, "{}", table::HEAD)?;
     }
     let mut rows = Vec::new();
-    for &permits in &args.permits {
+    for &k in &args.k {
         let plan = Plan {
             nodes: args.nodes,
             gates: args.gates,
-            permits,
+            k,
             protocol: entry.name,
             stores: entry.recovers,
         };
@@ -142,6 +144,6 @@ fn cluster(args: &ClusterArgs) -> Outcome {
         writeln!(stdout, "{}", serde_json::to_string_pretty(&report).context("printing JSON")?)?;
     }
     stdout.flush()?;
-    let right = rows.iter().all(|row| row.violations == 0);
-    Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let passed = rows.iter().all(|row| row.violations == 0);
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

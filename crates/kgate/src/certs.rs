@@ -1,9 +1,8 @@
 //! `kgate certs`: the certificates of a cluster, for development.
 //!
-//! A new authority signs a certificate for each node, with the name `node-<id>.<cluster>` to which
-//! links bind the node's id, and one for each client. A cluster of a company has an authority of
-//! its own: kgate needs nothing of it but these names. Nothing is ever overwritten: a key that is
-//! lost may be the only one.
+//! A new authority signs a certificate for each node, with the name `node-<id>.<cluster>` by which
+//! links identify the node, and one for each client. In production use your own authority: kgate
+//! needs only these names. No file is ever overwritten: an overwritten key may be the only copy.
 
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -23,22 +22,23 @@ use serde::Serialize;
 use crate::{Failure, Outcome};
 
 const HELP: &str = "\
-Writes into the folder: ca.pem and ca.key, the authority; node-<id>.pem and node-<id>.key for the nodes 0 .. N-1; \
-client-<name>.pem and client-<name>.key for each --client. Keys can be read by their owner only. A file that is there already \
-is never overwritten: then nothing is written at all.
+Writes into the directory: ca.pem and ca.key, the authority; node-<id>.pem and node-<id>.key for the nodes 0 .. N-1; \
+client-<name>.pem and client-<name>.key for each --client. Only the owner can read keys. If one of the files exists, nothing is written.
 
-The certificate of node 2 of the cluster farm tolerates the name node-2.farm, and a link takes no other for node 2. All three of \
-ca.pem, node-2.pem and node-2.key go to the machine of node 2; ca.key goes nowhere. A client's certificate is for clients only: nothing \
-takes it for a node. Clients that ask by https://HOST:PORT want HOST in the node's certificate too: --host gives it. The certificates do not expire and cannot be \
-revoked, which is why they are for development: elsewhere let your own authority sign the same names, for both TLS server and \
+The certificate of node 2 of the cluster farm has the name node-2.farm, and a link accepts no other certificate for node 2. Copy \
+ca.pem, node-2.pem and node-2.key to the machine of node 2. Never copy ca.key. The certificate of a client is not valid for a node. \
+Clients that connect to https://HOST:PORT expect HOST in the node's certificate: add it with --host. The certificates do not expire and cannot be \
+revoked, so use them for development only. In production let your own authority sign the same names, for TLS server and \
 TLS client use.
+
+Exit codes: 0: success; 2: usage error, or a file exists; 125: internal error.
 
 Examples:
   Three nodes and one client:
     kgate certs new --dir certs --cluster farm --nodes 3 --host 10.0.0.1,10.0.0.2,10.0.0.3 --client alice
   One more client, later:
     kgate certs client bob --dir certs --cluster farm
-  Look at one:
+  Print a certificate:
     openssl x509 -in certs/node-0.pem -noout -text";
 
 #[derive(Debug, Args)]
@@ -49,18 +49,18 @@ pub(crate) struct CertsArgs {
 
 #[derive(Debug, Subcommand)]
 enum CertsCommand {
-    /// Make an authority for development, and a certificate for each node and client
+    /// Make an authority and a certificate for each node and client
     #[command(after_long_help = HELP)]
     New(NewArgs),
-    /// Make a certificate for one more client, by the authority that `certs new` made
+    /// Make a certificate for another client, signed by the authority of `certs new`
     Client(ClientArgs),
-    /// Make a certificate for one more node, by the authority that `certs new` made
+    /// Make a certificate for another node, signed by the authority of `certs new`
     Node(NodeArgs),
 }
 
 #[derive(Debug, Args)]
 struct ClientArgs {
-    /// The name of the client: small letters, digits and hyphens
+    /// Name of the client: lower-case letters, digits and hyphens
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -69,10 +69,10 @@ struct ClientArgs {
 
 #[derive(Debug, Args)]
 struct NodeArgs {
-    /// The id of the node
+    /// Id of the node
     #[arg(value_name = "ID")]
     id: u32,
-    /// A host name or address by which clients ask it
+    /// Host name or address that clients connect to
     #[arg(long = "host", value_name = "HOST", env = "KGATE_OPT_HOST", value_delimiter = ',')]
     hosts: Vec<String>,
     #[command(flatten)]
@@ -81,35 +81,35 @@ struct NodeArgs {
 
 #[derive(Debug, Args)]
 struct MoreArgs {
-    /// Where ca.pem and ca.key are, and where the new files go
+    /// Directory of ca.pem and ca.key, and of the new files
     #[arg(long, value_name = "DIR", env = "KGATE_OPT_DIR")]
     dir: PathBuf,
-    /// The name of the cluster
+    /// Name of the cluster
     #[arg(long, value_name = "NAME", env = "KGATE_OPT_CLUSTER")]
     cluster: String,
-    /// Print what was written as JSON
+    /// Print the written files as JSON
     #[arg(long, env = "KGATE_OPT_JSON", value_parser = clap::builder::BoolishValueParser::new())]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct NewArgs {
-    /// Where the files go; made if it is not there
+    /// Directory of the files; created if necessary
     #[arg(long, value_name = "DIR", env = "KGATE_OPT_DIR")]
     dir: PathBuf,
-    /// The name of the cluster: small letters, digits and hyphens
+    /// Name of the cluster: lower-case letters, digits and hyphens
     #[arg(long, value_name = "NAME", env = "KGATE_OPT_CLUSTER")]
     cluster: String,
-    /// How many nodes it has: their ids are 0 .. N-1
+    /// Number of nodes: their ids are 0 .. N-1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_NODES")]
     nodes: u32,
-    /// The hosts by which clients ask the nodes, in the order of their ids: names or addresses
+    /// Host names or addresses that clients connect to, in the order of the node ids
     #[arg(long = "host", value_name = "HOST", env = "KGATE_OPT_HOST", value_delimiter = ',')]
     hosts: Vec<String>,
-    /// A client that gets a certificate too; may be given several times
+    /// Name of a client that gets a certificate; repeat for several clients
     #[arg(long = "client", value_name = "NAME", env = "KGATE_OPT_CLIENT", value_delimiter = ',')]
     clients: Vec<String>,
-    /// Print what was written as JSON
+    /// Print the written files as JSON
     #[arg(long, env = "KGATE_OPT_JSON", value_parser = clap::builder::BoolishValueParser::new())]
     json: bool,
 }
@@ -119,15 +119,16 @@ pub(crate) fn run(args: &CertsArgs) -> Outcome {
         CertsCommand::New(args) => new(args),
         CertsCommand::Client(args) => {
             check_client(&args.name)?;
-            more(&args.more, Wanted::client(&args.name, &args.more.cluster))
+            more(&args.more, CertificateRequest::client(&args.name, &args.more.cluster))
         }
-        CertsCommand::Node(args) => {
-            more(&args.more, Wanted::node(args.id, &args.more.cluster, args.hosts.clone()))
-        }
+        CertsCommand::Node(args) => more(
+            &args.more,
+            CertificateRequest::node(args.id, &args.more.cluster, args.hosts.clone()),
+        ),
     }
 }
 
-/// A certificate with its key: where they are and which name it tolerates.
+/// A written certificate and its key.
 #[derive(Debug, Serialize)]
 struct Written {
     name: String,
@@ -135,24 +136,24 @@ struct Written {
     key: PathBuf,
 }
 
-/// What a certificate is for.
+/// A certificate to make.
 #[derive(Debug)]
-struct Wanted {
+struct CertificateRequest {
     file: String,
-    /// The first is the one that it is known by.
+    /// The first one identifies the node or client.
     names: Vec<String>,
     uses: Vec<ExtendedKeyUsagePurpose>,
 }
 
-impl Wanted {
-    /// Both uses of TLS: of two nodes one dials and the other is called.
+impl CertificateRequest {
+    /// For both uses of TLS: of two nodes one dials and the other accepts.
     fn node(id: u32, cluster: &str, hosts: Vec<String>) -> Self {
         let names = [node_name(NodeId(id), cluster)].into_iter().chain(hosts).collect();
         let uses = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         Self { file: format!("node-{id}"), names, uses }
     }
 
-    /// A client only calls: nobody takes it for a node.
+    /// For TLS client use only: not valid for a node.
     fn client(name: &str, cluster: &str) -> Self {
         let uses = vec![ExtendedKeyUsagePurpose::ClientAuth];
         Self { file: format!("client-{name}"), names: vec![client_name(name, cluster)], uses }
@@ -160,8 +161,8 @@ impl Wanted {
 }
 
 fn check_client(name: &str) -> Result<(), Failure> {
-    let why = "take 1 to 63 small letters, digits and hyphens, with no hyphen at either end";
-    let wrong = |_| Failure::Usage(format!("the client's name {name:?} cannot be used: {why}"));
+    let rule = "use 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end";
+    let wrong = |_| Failure::Usage(format!("{name:?} is no valid name of a client: {rule}"));
     check_cluster(name).map_err(wrong)
 }
 
@@ -171,20 +172,21 @@ fn new(args: &NewArgs) -> Outcome {
     args.clients.iter().try_for_each(|client| check_client(client))?;
     if !args.hosts.is_empty() && args.hosts.len() != args.nodes as usize {
         let text = format!(
-            "--host names {} hosts for {} nodes: give one for each",
+            "{} hosts for {} nodes: give one --host for each node",
             args.hosts.len(),
             args.nodes
         );
         return Err(Failure::Usage(text));
     }
     let host = |id: u32| args.hosts.get(id as usize).cloned().into_iter().collect();
-    let nodes = (0..args.nodes).map(|id| Wanted::node(id, cluster, host(id)));
-    let wanted: Vec<_> =
-        nodes.chain(args.clients.iter().map(|client| Wanted::client(client, cluster))).collect();
+    let nodes = (0..args.nodes).map(|id| CertificateRequest::node(id, cluster, host(id)));
+    let wanted: Vec<_> = nodes
+        .chain(args.clients.iter().map(|client| CertificateRequest::client(client, cluster)))
+        .collect();
     let files = std::iter::once("ca").chain(wanted.iter().map(|wanted| wanted.file.as_str()));
     refuse_to_overwrite(&args.dir, files)?;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&args.dir);
-    made.with_context(|| format!("cannot make the folder {}", args.dir.display()))?;
+    made.with_context(|| format!("cannot create the directory {}", args.dir.display()))?;
 
     let (authority, ca) = authority(cluster, &args.dir)?;
     let written = wanted.iter().map(|wanted| signed(&authority, &args.dir, wanted));
@@ -192,8 +194,8 @@ fn new(args: &NewArgs) -> Outcome {
     report(cluster, &ca, &written, args.json)
 }
 
-/// One more certificate of an authority that is there.
-fn more(args: &MoreArgs, wanted: Wanted) -> Outcome {
+/// Makes another certificate of an existing authority.
+fn more(args: &MoreArgs, wanted: CertificateRequest) -> Outcome {
     let MoreArgs { dir, cluster, json } = args;
     check_cluster(cluster).map_err(|error| Failure::Usage(error.to_string()))?;
     refuse_to_overwrite(dir, std::iter::once(wanted.file.as_str()))?;
@@ -202,13 +204,13 @@ fn more(args: &MoreArgs, wanted: Wanted) -> Outcome {
         |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
     let key = KeyPair::from_pem(&read(&private)?).with_context(|| private.display().to_string())?;
     let (params, name) = authority_params(cluster);
-    // The certificate of the authority must be the one that these files made, or nobody would take
-    // what is signed here.
+    // The certificate and the key of the authority must belong together and to this cluster, or no
+    // node would accept what is signed here.
     let certificate = pem_bytes(&read(&chain)?);
     let has = |part: &[u8]| certificate.windows(part.len()).any(|window| window == part);
     if !has(name.as_bytes()) || !has(key.public_key_raw()) {
         return Err(Failure::Usage(format!(
-            "{} is not the authority of the cluster {cluster} that has the key {}: `kgate certs new` makes both",
+            "{} is not the authority of the cluster {cluster} with the key {}: `kgate certs new` makes both",
             chain.display(),
             private.display()
         )));
@@ -217,7 +219,7 @@ fn more(args: &MoreArgs, wanted: Wanted) -> Outcome {
     report(cluster, &Written { name, chain, key: private }, &[written], *json)
 }
 
-/// The bytes of the first certificate of a PEM file; none if there is none.
+/// The bytes of the first certificate of a PEM file; empty if there is none.
 fn pem_bytes(text: &str) -> Vec<u8> {
     use rustls::pki_types::pem::PemObject;
     rustls::pki_types::CertificateDer::from_pem_slice(text.as_bytes())
@@ -238,7 +240,7 @@ fn report(cluster: &str, ca: &Written, written: &[Written], json: bool) -> Outco
     Ok(ExitCode::SUCCESS)
 }
 
-/// Before the first file is written, so that a mistake leaves nothing behind.
+/// Checks all paths before the first file is written, so that an error leaves no files behind.
 fn refuse_to_overwrite<'f>(
     dir: &Path,
     files: impl Iterator<Item = &'f str>,
@@ -248,7 +250,7 @@ fn refuse_to_overwrite<'f>(
     match present.next() {
         None => Ok(()),
         Some(path) => Err(Failure::Usage(format!(
-            "{} is there already, so nothing was written: choose another folder, or move the old files away if no node needs them",
+            "{} exists, so nothing was written: choose another directory, or move the old files away if no node needs them",
             path.display()
         ))),
     }
@@ -272,7 +274,7 @@ fn authority_params(cluster: &str) -> (CertificateParams, String) {
 fn signed(
     authority: &Issuer<'static, KeyPair>,
     dir: &Path,
-    Wanted { file, names, uses }: &Wanted,
+    CertificateRequest { file, names, uses }: &CertificateRequest,
 ) -> anyhow::Result<Written> {
     let name = names[0].clone();
     let mut params = named(CertificateParams::new(names.clone())?, &name);

@@ -1,4 +1,4 @@
-//! `kgate certs new`: two nodes link with its files, keys are private, nothing is overwritten.
+//! `kgate certs new`: two nodes connect with its files, keys are private, no file is overwritten.
 
 mod common;
 
@@ -12,7 +12,7 @@ use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security, WhenFull};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-/// A folder that goes when it is dropped.
+/// A directory that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -32,7 +32,7 @@ fn security(dir: &Path, node: u32) -> Security {
     Security::Tls { chain: file("pem"), key: file("key"), ca: dir.join("ca.pem") }
 }
 
-/// The files are what links need: two nodes that use them hear each other.
+/// Two nodes connect with the files.
 #[test]
 fn a_link_comes_up_with_them() {
     let folder = Folder::new("link");
@@ -63,7 +63,7 @@ fn a_link_comes_up_with_them() {
             nodes.push((Links::start(config, listener, sender).await.unwrap(), events));
         }
         nodes[0].0.send(NodeId(1), b"hello".to_vec()).unwrap();
-        let heard = async {
+        let received = async {
             loop {
                 if let LinkEvent::Message { from, bytes } =
                     nodes[1].1.recv().await.expect("links run")
@@ -72,13 +72,13 @@ fn a_link_comes_up_with_them() {
                 }
             }
         };
-        let heard = tokio::time::timeout(Duration::from_secs(20), heard).await.expect("a link");
-        assert_eq!(heard, (NodeId(0), "hello".into()));
+        let received =
+            tokio::time::timeout(Duration::from_secs(20), received).await.expect("a link");
+        assert_eq!(received, (NodeId(0), "hello".into()));
     });
 }
 
-/// Keys can be read by their owner only; names are those that links ask for; JSON says where
-/// everything is.
+/// Only the owner can read keys; names are those that links expect; JSON has the paths.
 #[test]
 fn files_names_and_modes() {
     let folder = Folder::new("files");
@@ -98,7 +98,7 @@ fn files_names_and_modes() {
     }
 }
 
-/// A second call touches nothing, even if only one file is in the way.
+/// A second call changes nothing, even if only one of the files exists.
 #[test]
 fn nothing_is_overwritten() {
     let folder = Folder::new("twice");
@@ -108,30 +108,32 @@ fn nothing_is_overwritten() {
     let refused =
         kgate(&format!("certs new --dir {} --cluster farm --nodes 2", folder.0.display()));
     assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("node-1.key is there already"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("node-1.key exists"), "{}", stderr(&refused));
     assert_eq!(std::fs::read_to_string(&key).unwrap(), "mine");
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "something was written");
 }
 
-/// Names that no certificate can tolerate are refused with advice, and the help tells what to do
-/// with the files.
+/// Invalid names are usage errors, and the help explains the files.
 #[test]
 fn names_and_help() {
-    for (line, says) in [
+    for (line, part) in [
         (
             "certs new --dir nowhere --cluster Farm --nodes 2",
-            "\"Farm\" cannot be used: take 1 to 63 small letters",
+            "\"Farm\" is no valid name of a cluster: use 1 to 63 lower-case letters",
         ),
-        ("certs new --dir nowhere --cluster farm --nodes 2 --client a/b", "\"a/b\" cannot be used"),
+        (
+            "certs new --dir nowhere --cluster farm --nodes 2 --client a/b",
+            "\"a/b\" is no valid name of a client",
+        ),
         ("certs new --dir nowhere --cluster farm --nodes 0", "0 is not in 1..=1000"),
     ] {
         let refused = kgate(line);
         assert_eq!(refused.status.code(), Some(2), "{line}");
-        assert!(stderr(&refused).contains(says), "{line}: {}", stderr(&refused));
+        assert!(stderr(&refused).contains(part), "{line}: {}", stderr(&refused));
     }
     let help = stdout(&kgate("certs new --help"));
     let help = help.split_whitespace().collect::<Vec<_>>().join(" "); // It is wrapped to the terminal.
-    for part in ["node-2.farm", "ca.key goes nowhere", "Examples:"] {
+    for part in ["node-2.farm", "Never copy ca.key", "Examples:"] {
         assert!(help.contains(part), "{help}");
     }
 }

@@ -1,4 +1,4 @@
-//! One cell of the bench: so many clients, without a pause, for so long.
+//! One cell of the bench: a number of clients without a pause, for a duration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +14,12 @@ use super::usage;
 use crate::demo::cluster::{Cluster, Plan, gate_name};
 use crate::demo::history::{History, Process};
 
-/// What is not measured at first: connections are made, code is loaded.
-const WARM: Duration = Duration::from_secs(1);
-/// How long clients may take to come out at the end.
+/// Warm-up before the measurement.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Maximum time for clients to finish at the end.
 const DRAIN: Duration = Duration::from_secs(60);
 
-/// What is done.
+/// The load of one cell.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) clients: usize,
@@ -27,11 +27,11 @@ pub(super) struct Load {
     pub(super) measured: Duration,
 }
 
-/// What was used up to a moment.
+/// Resources used up to a moment.
 struct Used {
     at: u64,
     nodes: f64,
-    ours: f64,
+    clients: f64,
     messages: u64,
 }
 
@@ -42,18 +42,17 @@ impl Load {
         let others = (1..plan.gates).map(|_| first.beside());
         let gates: Arc<[History]> = std::iter::once(first.clone()).chain(others).collect();
         let stop = Arc::new(AtomicBool::new(false));
-        // All are connected before the first asks: nodes that are busy already would let the others
-        // wait.
+        // All clients connect before the first request: busy nodes would delay the connections.
         let mut clients = Vec::new();
         for number in 0..self.clients {
             clients.push(Client::connect(cluster.api(number % nodes)).await?);
         }
         let mut tasks = JoinSet::new();
         for (number, client) in clients.into_iter().enumerate() {
-            let asker = Asker { client, number, node: number % nodes, hold: self.hold };
-            tasks.spawn(asker.ask_on(gates.clone(), stop.clone()));
+            let task = ClientTask { client, number, node: number % nodes, hold: self.hold };
+            tasks.spawn(task.run(gates.clone(), stop.clone()));
         }
-        tokio::time::sleep(WARM).await;
+        tokio::time::sleep(WARM_UP).await;
         let before = used(cluster, nodes, &first).await?;
         tokio::time::sleep(self.measured).await;
         let after = used(cluster, nodes, &first).await?;
@@ -66,38 +65,37 @@ impl Load {
         };
         tokio::time::timeout(DRAIN, drained)
             .await
-            .context("clients still wait after a minute")??;
-        let checker = |gate: &History| Ok((gate.stays(), gate.check(plan.protocol, plan.permits)?));
-        let checked = gates.iter().map(checker).collect::<Result<Vec<_>, TraceError>>()?;
+            .context("clients still wait a minute after the end")??;
+        let check = |gate: &History| Ok((gate.holds(), gate.check(plan.protocol, plan.k)?));
+        let checked = gates.iter().map(check).collect::<Result<Vec<_>, TraceError>>()?;
         let mut memory = 0;
         for pid in cluster.pids() {
             memory += usage::peak_memory(pid)?;
         }
         let used = super::table::Used {
             nodes_s: after.nodes - before.nodes,
-            clients_s: after.ours - before.ours,
+            clients_s: after.clients - before.clients,
             messages: after.messages - before.messages,
             memory,
             nodes,
         };
-        Ok(Row::of(plan.permits, self.clients, &checked, (before.at, after.at), &used))
+        Ok(Row::of(plan.k, self.clients, &checked, (before.at, after.at), &used))
     }
 }
 
 /// A client of a node.
-struct Asker {
+struct ClientTask {
     client: Client,
     number: usize,
     node: usize,
     hold: Duration,
 }
 
-impl Asker {
-    /// Goes from gate to gate until it is told to stop: whoever waits then is still served, and
-    /// comes out.
-    async fn ask_on(self, gates: Arc<[History]>, stop: Arc<AtomicBool>) -> anyhow::Result<()> {
+impl ClientTask {
+    /// Uses the gates in turn until `stop` is set; a pending request is still served and released.
+    async fn run(self, gates: Arc<[History]>, stop: Arc<AtomicBool>) -> anyhow::Result<()> {
         let names: Vec<String> = (0..gates.len()).map(gate_name).collect();
-        let mut enrolled: Vec<Option<Process>> = vec![None; gates.len()];
+        let mut registered: Vec<Option<Process>> = vec![None; gates.len()];
         for turn in self.number.. {
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -105,14 +103,14 @@ impl Asker {
             let at = turn % gates.len();
             let history = &gates[at];
             let process =
-                *enrolled[at].get_or_insert_with(|| history.enrol(self.number, self.node));
-            history.asks(process);
+                *registered[at].get_or_insert_with(|| history.register(self.number, self.node));
+            history.request(process);
             let permit = self.client.gate(&names[at]).acquire().await?;
-            history.is_in(process, permit.slots(), permit.fence());
+            history.granted(process, permit.slots(), permit.fence());
             if !self.hold.is_zero() {
                 tokio::time::sleep(self.hold).await;
             }
-            history.is_out(process);
+            history.released(process);
             permit.release().await?;
         }
         Ok(())
@@ -123,7 +121,7 @@ async fn used(cluster: &Cluster, nodes: usize, history: &History) -> anyhow::Res
     let mut used = Used {
         at: history.now(),
         nodes: 0.0,
-        ours: usage::cpu_seconds(std::process::id())?,
+        clients: usage::cpu_seconds(std::process::id())?,
         messages: 0,
     };
     for pid in cluster.pids() {

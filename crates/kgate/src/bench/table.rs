@@ -1,4 +1,4 @@
-//! A row of the bench: what is made of what was written down.
+//! A row of the bench, computed from the histories.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -6,16 +6,16 @@ use std::fmt;
 use kgate_spec::history::Verdict;
 use serde::Serialize;
 
-use crate::demo::history::Stay;
+use crate::demo::history::Hold;
 use crate::demo::report::Times;
 
-/// What was used while it was measured.
+/// Resources used during the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Used {
     pub(super) nodes_s: f64,
     pub(super) clients_s: f64,
     pub(super) messages: u64,
-    /// Of all nodes together, up to the end.
+    /// Peak memory of all nodes together.
     pub(super) memory: u64,
     pub(super) nodes: usize,
 }
@@ -29,7 +29,7 @@ pub(super) struct Row {
     per_second: f64,
     acquire: Times,
     hand_over: Times,
-    /// Which part of all grants were to somebody who waited when the permit was given back.
+    /// Share of the grants whose client was waiting when the slot was released.
     hand_over_share: f64,
     least_per_client: u64,
     most_per_client: u64,
@@ -42,25 +42,24 @@ pub(super) struct Row {
     pub(super) violations: usize,
 }
 
-pub(super) const HEAD: &str = "  k clients     acq/s | acquire p50     p90     p99 | hand-over p50     p99 ms | per client      Jain | CPU s/1000 nodes clients | msg/acq | MB/node | inside wrong";
+pub(super) const HEAD: &str = "  k clients     acq/s | acquire p50     p90     p99 | hand-over p50     p99 ms | per client      Jain | CPU s/1000 nodes clients | msg/acq | MB/node | in use violations";
 
 impl Row {
-    /// Of all stays, given for each gate with its verdict, those that were granted between the two
-    /// moments.
+    /// The row of the grants between the two moments; each gate has its permits and its verdict.
     pub(super) fn of(
         k: u32,
         clients: usize,
-        gates: &[(Vec<Stay>, Verdict)],
+        gates: &[(Vec<Hold>, Verdict)],
         between: (u64, u64),
         used: &Used,
     ) -> Self {
-        let measured = |stay: &&Stay| (between.0..between.1).contains(&stay.granted);
-        let stays = || gates.iter().flat_map(|(stays, _)| stays).filter(measured);
-        let took: Vec<u64> = stays().map(|stay| stay.granted - stay.asked).collect();
+        let measured = |hold: &&Hold| (between.0..between.1).contains(&hold.granted);
+        let holds = || gates.iter().flat_map(|(holds, _)| holds).filter(measured);
+        let took: Vec<u64> = holds().map(|hold| hold.granted - hold.requested).collect();
         let mut each = vec![0_u64; clients];
-        stays().for_each(|stay| each[stay.client] += 1);
+        holds().for_each(|hold| each[hold.client] += 1);
         let handed: Vec<u64> =
-            gates.iter().flat_map(|(stays, _)| hand_overs(stays, between)).collect();
+            gates.iter().flat_map(|(holds, _)| hand_overs(holds, between)).collect();
         let acquisitions = took.len() as u64;
         let (count, seconds) = (float(acquisitions), float(between.1 - between.0) / 1e9);
         let squares: f64 = each.iter().map(|&n| float(n) * float(n)).sum();
@@ -90,22 +89,22 @@ impl Row {
     }
 }
 
-/// How long it took from giving back to the next grant of that permit, where whoever got it waited
-/// already. A permit is its slot; without slots it is the one that was given back first.
-fn hand_overs(stays: &[Stay], between: (u64, u64)) -> Vec<u64> {
-    // Ties: a permit that is given back at the moment of a grant was not the one that was granted.
-    let mut events: Vec<(u64, bool, &Stay)> =
-        stays.iter().map(|stay| (stay.granted, false, stay)).collect();
-    events.extend(stays.iter().filter_map(|stay| Some((stay.released?, true, stay))));
+/// Times from a release to the next grant of that slot, if its client was waiting. Without numbered
+/// slots a grant follows the earliest release.
+fn hand_overs(holds: &[Hold], between: (u64, u64)) -> Vec<u64> {
+    // Ties: a slot that is released at the moment of a grant is not the one that was granted.
+    let mut events: Vec<(u64, bool, &Hold)> =
+        holds.iter().map(|hold| (hold.granted, false, hold)).collect();
+    events.extend(holds.iter().filter_map(|hold| Some((hold.released?, true, hold))));
     events.sort_by_key(|(at, is_release, _)| (*at, *is_release));
     let mut free: BTreeMap<Option<u32>, VecDeque<u64>> = BTreeMap::new();
     let mut handed = Vec::new();
-    for (at, is_release, stay) in events {
-        let queue = free.entry(stay.slot).or_default();
+    for (at, is_release, hold) in events {
+        let queue = free.entry(hold.slot).or_default();
         if is_release {
             queue.push_back(at);
         } else if let Some(released) = queue.pop_front()
-            && stay.asked < released
+            && hold.requested < released
             && (between.0..between.1).contains(&at)
         {
             handed.push(at - released);
@@ -133,7 +132,7 @@ impl fmt::Display for Row {
         )?;
         write!(
             f,
-            " | {:>16.3} {:>7.3} | {:>7.1} | {:>7.1} | {:>6} {:>5}",
+            " | {:>16.3} {:>7.3} | {:>7.1} | {:>7.1} | {:>6} {:>10}",
             self.node_cpu_s_per_1000,
             self.client_cpu_s_per_1000,
             self.messages_per_acquisition,
@@ -144,7 +143,7 @@ impl fmt::Display for Row {
     }
 }
 
-#[allow(clippy::cast_precision_loss)] // What is shown, not computed with.
+#[allow(clippy::cast_precision_loss)] // For display only.
 fn float(count: u64) -> f64 {
     count as f64
 }
@@ -153,43 +152,45 @@ fn float(count: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn stay(client: usize, asked: u64, granted: u64, released: u64, slot: Option<u32>) -> Stay {
-        Stay { client, asked, granted, released: Some(released), slot }
+    fn hold(client: usize, requested: u64, granted: u64, released: u64, slot: Option<u32>) -> Hold {
+        Hold { client, requested, granted, released: Some(released), slot }
     }
 
-    /// By slots: only who waited at the release counts, and a slot's release is paired with that
-    /// slot's next grant.
+    /// With slots: a release is paired with the next grant of its slot, which counts if its client was
+    /// waiting.
     #[test]
     fn hand_overs_by_slot() {
-        let stays = [
-            stay(0, 0, 1, 10, Some(0)),
-            stay(1, 0, 2, 20, Some(1)),
-            stay(2, 3, 25, 30, Some(1)),  // waited: 5
-            stay(3, 15, 16, 40, Some(0)), // came after the release at 10
-            stay(4, 5, 47, 50, Some(0)),  // waited: 7
+        let holds = [
+            hold(0, 0, 1, 10, Some(0)),
+            hold(1, 0, 2, 20, Some(1)),
+            hold(2, 3, 25, 30, Some(1)),  // waited: 5
+            hold(3, 15, 16, 40, Some(0)), // came after the release at 10
+            hold(4, 5, 47, 50, Some(0)),  // waited: 7
         ];
-        assert_eq!(hand_overs(&stays, (0, 100)), [5, 7]);
-        assert_eq!(hand_overs(&stays, (0, 30)), [5]);
+        assert_eq!(hand_overs(&holds, (0, 100)), [5, 7]);
+        assert_eq!(hand_overs(&holds, (0, 30)), [5]);
     }
 
-    /// Without slots a grant takes what was given back first.
+    /// Without slots a grant follows the earliest release.
     #[test]
     fn hand_overs_without_slots() {
-        let stays = [
-            stay(0, 0, 1, 10, None),
-            stay(1, 0, 2, 20, None),
-            stay(2, 3, 22, 30, None),
-            stay(3, 4, 23, 31, None),
+        let holds = [
+            hold(0, 0, 1, 10, None),
+            hold(1, 0, 2, 20, None),
+            hold(2, 3, 22, 30, None),
+            hold(3, 4, 23, 31, None),
         ];
-        assert_eq!(hand_overs(&stays, (0, 100)), [12, 3]);
+        assert_eq!(hand_overs(&holds, (0, 100)), [12, 3]);
     }
 
-    /// Who is served alone makes it uneven; nothing at all is no division by nothing.
+    /// One served client of two gives Jain's index 1/2; no grant at all gives zeros.
     #[test]
     fn fairness() {
         let used = Used { nodes_s: 0.1, clients_s: 0.2, messages: 8, memory: 6_000_000, nodes: 2 };
-        let stay = |asked| (vec![stay(0, asked, asked + 1, asked + 2, None)], Verdict::default());
-        let row = Row::of(1, 2, &[stay(0), stay(2)], (0, 1_000_000_000), &used);
+        let gate = |requested| {
+            (vec![hold(0, requested, requested + 1, requested + 2, None)], Verdict::default())
+        };
+        let row = Row::of(1, 2, &[gate(0), gate(2)], (0, 1_000_000_000), &used);
         assert!((row.node_memory_mb - 3.0).abs() < 1e-9);
         assert_eq!((row.least_per_client, row.most_per_client, row.acquisitions), (0, 2, 2));
         assert!((row.jain - 0.5).abs() < 1e-9 && (row.messages_per_acquisition - 4.0).abs() < 1e-9);

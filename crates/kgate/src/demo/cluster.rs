@@ -1,8 +1,8 @@
-//! Nodes as processes of this machine, on ports that were free.
+//! Nodes as processes of this machine, on free ports.
 //!
-//! Each is this binary again, started with a configuration of its own in a folder that goes with
-//! the cluster. Whatever a node says, and its end, comes by one queue, so that whoever plays with
-//! the cluster is told at once of a node that stops by itself.
+//! Each is this binary, started again with its own configuration in a directory that is removed with
+//! the cluster. The reports of all nodes, and their ends, come through one queue, so a node that
+//! stops by itself is noticed at once.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -16,95 +16,98 @@ use kgate_client::Status;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 
-use super::node::READY;
+use super::node::NodeReport;
 
-/// How the folder of a cluster begins.
+/// Prefix of the name of a cluster's directory.
 pub(super) const FOLDER: &str = "kgate-demo-";
-/// The gate that everybody asks for.
+/// The gate of all clients.
 pub(crate) const GATE: &str = "demo";
-/// How long a few nodes may take to start and to find each other, on a machine that has other
-/// things to do; each of many may take a second more.
+/// Maximum time for a few nodes to start and to connect on a busy machine; a second more per node.
 const START: Duration = Duration::from_secs(90);
-/// Another program may take a port between our look and the node's start: then others are tried.
+/// Attempts to start a cluster: another program may take a port before the node binds it.
 const ATTEMPTS: u32 = 3;
 
-/// What is started.
+/// What to start.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// How many nodes.
+    /// Number of nodes.
     pub(crate) nodes: u32,
-    /// How many gates, all alike.
+    /// Number of gates, all alike.
     pub(crate) gates: u32,
-    /// k of each.
-    pub(crate) permits: u32,
-    /// Its protocol.
+    /// k of each gate.
+    pub(crate) k: u32,
+    /// Protocol of each gate.
     pub(crate) protocol: &'static str,
-    /// Whether nodes remember what they must to be started again.
+    /// Whether nodes have stable storage, to recover after a crash.
     pub(crate) stores: bool,
 }
 
 impl Plan {
-    /// Whether it runs with leases: so many nodes have room for that on one machine.
+    /// Whether the cluster runs with leases.
     pub(crate) fn has_leases(&self) -> bool {
         has_leases(self.protocol, self.nodes)
     }
 }
 
-/// Whether so many nodes by that protocol run with leases.
+/// Whether a cluster runs with leases: `slots`, with as many nodes as one machine can renew in time.
 pub(crate) fn has_leases(protocol: &str, nodes: u32) -> bool {
     protocol == "slots" && nodes <= 10
 }
 
-/// Quick, and yet a machine that has other things to do keeps it.
+/// Short leases that a busy machine can still renew in time.
 const TIMING: &str = "[timing]\nlease = \"3s\"\nnode_ping = \"200ms\"\nsession_ping = \"200ms\"\nsuspect_after = \"1s\"\ngrace = \"500ms\"\n";
 
-/// What a node has said; none if it has ended.
+/// A report of a node; none if its process has ended.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct NodeEvent {
     pub(crate) node: usize,
-    incarnation: u32,
-    pub(crate) line: Option<String>,
+    starts: u32,
+    pub(crate) report: Option<NodeReport>,
+}
+
+/// Another process has taken a port of a node before the node could bind it.
+#[derive(Debug, thiserror::Error)]
+#[error("node {node}: {message}")]
+struct PortTaken {
+    node: usize,
+    message: String,
 }
 
 #[derive(Debug)]
 struct Member {
     config: PathBuf,
-    /// Where clients ask.
+    /// Address for clients.
     api: String,
     process: Option<Child>,
-    /// How often it was started.
-    incarnation: u32,
+    /// Number of times it was started.
+    starts: u32,
 }
 
-/// Nodes that run. Dropped, they are killed.
+/// Running nodes. They are killed on drop.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     folder: Folder,
     members: Vec<Member>,
-    tell: mpsc::UnboundedSender<Told>,
-    told: mpsc::UnboundedReceiver<Told>,
+    sender: mpsc::UnboundedSender<NodeEvent>,
+    events: mpsc::UnboundedReceiver<NodeEvent>,
 }
 
 impl Cluster {
-    /// Starts all nodes and waits until they have found each other.
+    /// Starts all nodes and waits until they are connected.
     pub(crate) async fn start(plan: &Plan) -> anyhow::Result<Self> {
         let mut attempt = 1;
-        let patience = START + Duration::from_secs(plan.nodes.into());
+        let limit = START + Duration::from_secs(plan.nodes.into());
         loop {
-            let started = tokio::time::timeout(patience, Self::start_once(plan)).await;
+            let started = tokio::time::timeout(limit, Self::start_once(plan)).await;
             let started = started.unwrap_or_else(|_| {
                 bail!(
-                    "the nodes did not find each other within {} s: the machine may be too busy",
-                    patience.as_secs()
+                    "the nodes did not connect within {} s: the machine may be overloaded",
+                    limit.as_secs()
                 )
             });
             match started {
-                Err(error)
-                    if attempt < ATTEMPTS && format!("{error:#}").contains("cannot listen") =>
-                {
-                    attempt += 1
-                }
-                Err(error) => return Err(error.context("the cluster does not start")),
+                Err(error) if attempt < ATTEMPTS && error.is::<PortTaken>() => attempt += 1,
+                Err(error) => return Err(error.context("cannot start the cluster")),
                 Ok(cluster) => return Ok(cluster),
             }
         }
@@ -115,8 +118,8 @@ impl Cluster {
         let ports = free_ports(2 * plan.nodes as usize)?;
         let (links, apis) = ports.split_at(plan.nodes as usize);
         let links: Vec<String> = links.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        let (tell, told) = mpsc::unbounded_channel();
-        let mut cluster = Self { folder, members: Vec::new(), tell, told };
+        let (sender, events) = mpsc::unbounded_channel();
+        let mut cluster = Self { folder, members: Vec::new(), sender, events };
         for (id, api) in apis.iter().enumerate() {
             let api = format!("127.0.0.1:{api}");
             let config = cluster.folder.0.join(format!("node-{id}.toml"));
@@ -125,27 +128,32 @@ impl Cluster {
                 config,
                 api: format!("http://{api}"),
                 process: None,
-                incarnation: 0,
+                starts: 0,
             });
             cluster.spawn(id)?;
         }
         let mut ready = 0;
         while ready < cluster.members.len() {
-            let told = cluster.told().await;
-            match told.line {
-                Some(line) if line == READY => ready += 1,
-                Some(line) => bail!("node {}: {line}", told.node),
-                None => bail!("node {} has ended: {}", told.node, cluster.last_words(told.node)),
+            let NodeEvent { node, report, .. } = cluster.next_event().await;
+            match report {
+                Some(NodeReport::Ready) => ready += 1,
+                Some(NodeReport::Stopped { port_taken: true, message }) => {
+                    return Err(PortTaken { node, message }.into());
+                }
+                Some(NodeReport::Stopped { port_taken: false, message }) => {
+                    bail!("node {node}: {message}")
+                }
+                None => bail!("node {node} exited: {}", cluster.last_error(node)),
             }
         }
         for id in 0..cluster.members.len() {
-            cluster.meets_all(id, plan).await?;
+            cluster.wait_connected(id, plan).await?;
         }
         Ok(cluster)
     }
 
-    /// Waits until that node hears all others, and with leases until all have one.
-    async fn meets_all(&self, id: usize, plan: &Plan) -> anyhow::Result<()> {
+    /// Waits until that node is connected to all others, and with leases until all nodes have one.
+    async fn wait_connected(&self, id: usize, plan: &Plan) -> anyhow::Result<()> {
         let mut seen = Box::pin(Status::watch(self.api(id), Some(GATE)).await?);
         while let Some(status) = seen.next().await {
             let status = status?;
@@ -156,34 +164,35 @@ impl Cluster {
                 return Ok(());
             }
         }
-        bail!("node {id} has ended: {}", self.last_words(id));
+        bail!("node {id} exited: {}", self.last_error(id));
     }
 
-    /// Starts a node, or starts it again; it says when it is ready.
+    /// Starts or restarts a node, which reports when it is ready.
     pub(crate) fn spawn(&mut self, id: usize) -> anyhow::Result<()> {
         let member = &mut self.members[id];
         let errors =
             std::fs::File::options().create(true).append(true).open(errors_of(&member.config))?;
-        let ourselves = std::env::current_exe().context("looking for ourselves")?;
-        let mut child = Command::new(ourselves)
+        let program = std::env::current_exe().context("finding the path of this program")?;
+        let mut child = Command::new(program)
             .arg("demo-node")
             .arg(&member.config)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)
-            // Ctrl-C is for us: they stop when we are gone.
+            // Ctrl-C is for this process. The nodes stop when it ends.
             .process_group(0)
             .spawn()
             .context("starting a node")?;
-        let stdout = child.stdout.take().expect("it is a pipe");
+        let stdout = child.stdout.take().expect("a pipe");
         member.process = Some(child);
-        member.incarnation += 1;
-        let (tell, incarnation) = (self.tell.clone(), member.incarnation);
-        // Blocks on the pipe; ends with the node.
+        member.starts += 1;
+        let (sender, starts) = (self.sender.clone(), member.starts);
+        // The thread blocks on the pipe and ends with the node.
         std::thread::spawn(move || {
-            let lines = BufReader::new(stdout).lines().map_while(Result::ok).map(Some);
-            for line in lines.chain([None]) {
-                if tell.send(Told { node: id, incarnation, line }).is_err() {
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            let reports = lines.filter_map(|line| serde_json::from_str(&line).ok()).map(Some);
+            for report in reports.chain([None]) {
+                if sender.send(NodeEvent { node: id, starts, report }).is_err() {
                     return;
                 }
             }
@@ -191,51 +200,46 @@ impl Cluster {
         Ok(())
     }
 
-    /// The next that a node says; nothing of those that were killed, and nothing of earlier
-    /// incarnations.
-    pub(crate) async fn told(&mut self) -> Told {
+    /// The next event of a node, without those of killed nodes and of earlier starts.
+    pub(crate) async fn next_event(&mut self) -> NodeEvent {
         loop {
-            let told = self.told.recv().await.expect("we can speak there ourselves");
-            let member = &self.members[told.node];
-            if member.process.is_some() && member.incarnation == told.incarnation {
-                return told;
+            let event = self.events.recv().await.expect("the cluster has a sender itself");
+            let member = &self.members[event.node];
+            if member.process.is_some() && member.starts == event.starts {
+                return event;
             }
         }
     }
 
-    /// Whether a line means that clients can ask.
-    pub(crate) fn is_ready(line: &str) -> bool {
-        line == READY
-    }
-
-    /// Kills a node, as `kill -9` does.
+    /// Kills a node with SIGKILL.
     pub(crate) fn kill(&mut self, id: usize) {
         if let Some(mut process) = self.members[id].process.take() {
-            // It may be dead already; that is what was wanted.
+            // It may be dead already.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 
-    /// Where clients of that node ask.
+    /// The address of a node for clients.
     pub(crate) fn api(&self, id: usize) -> &str {
         &self.members[id].api
     }
 
-    /// The processes of the nodes.
+    /// The process ids of the nodes.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.members.iter().filter_map(|member| member.process.as_ref()).map(Child::id).collect()
     }
 
-    /// What a node wrote to its standard error that tells most: why it panicked, or its last line.
-    pub(crate) fn last_words(&self, id: usize) -> String {
+    /// The most useful part of a node's standard error: its panic, or its last line.
+    pub(crate) fn last_error(&self, id: usize) -> String {
         let text = std::fs::read_to_string(errors_of(&self.members[id].config)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
         match lines.iter().rposition(|line| line.contains(" panicked at ")) {
             Some(at) => lines[at..].iter().take(2).copied().collect::<Vec<_>>().join(" "),
-            None => {
-                lines.last().map_or_else(|| "it said nothing".to_owned(), |line| (*line).to_owned())
-            }
+            None => lines.last().map_or_else(
+                || "no output on standard error".to_owned(),
+                |line| (*line).to_owned(),
+            ),
         }
     }
 }
@@ -250,29 +254,26 @@ fn errors_of(config: &Path) -> PathBuf {
     config.with_extension("log")
 }
 
-/// The name of a gate; the first is that of the demo.
+/// The name of a gate; the first one is [`GATE`].
 pub(crate) fn gate_name(number: usize) -> String {
     if number == 0 { GATE.to_owned() } else { format!("{GATE}-{number}") }
 }
 
 fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &str) -> String {
-    let Plan { nodes, gates, permits, protocol, stores } = plan;
+    let Plan { nodes, gates, k, protocol, stores } = plan;
     if plan.has_leases() {
         let data = folder.join(format!("data-{id}"));
         let gates: String = (0..*gates)
-            .map(|number| {
-                format!("[[gate]]\nname = {:?}\nk = {permits}\n", gate_name(number as usize))
-            })
+            .map(|number| format!("[[gate]]\nname = {:?}\nk = {k}\n", gate_name(number as usize)))
             .collect();
         return format!(
             "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\ndata = {data:?}\nnew_gates = false\n{gates}{TIMING}"
         );
     }
-    // Clients die with their node here, so nobody must be waited for when it comes back.
+    // Clients die with their node, so a restarted node need not wait for their sessions.
     let data = format!("data = {:?}\nlease_ms = 0\n", folder.join(format!("data-{id}")));
     let data = if *stores { data } else { String::new() };
-    // Crashes are found quickly, and yet a busy machine, with many nodes on it, is not taken for a
-    // dead one.
+    // A short timeout that a busy machine with many nodes still keeps.
     let timeout = 1500 + 100 * nodes.saturating_sub(10);
     let mut text = format!(
         "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\n{data}new_gates = false\n\
@@ -280,12 +281,12 @@ fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &
     );
     for number in 0..*gates {
         let name = gate_name(number as usize);
-        text += &format!("[[gate]]\nname = {name:?}\nk = {permits}\nprotocol = {protocol:?}\n");
+        text += &format!("[[gate]]\nname = {name:?}\nk = {k}\nprotocol = {protocol:?}\n");
     }
     text
 }
 
-/// Ports that nobody uses now: all are taken at once, so that they differ, and then let go.
+/// Free ports: all are bound at once, so that they differ, and then released.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let bound: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
     let ports: Result<Vec<_>, _> = bound
@@ -296,7 +297,7 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     ports
 }
 
-/// A folder that goes when it is dropped.
+/// A directory that is removed on drop.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -306,7 +307,7 @@ impl Folder {
         let path =
             std::env::temp_dir().join(format!("{FOLDER}{}-{random:016x}", std::process::id()));
         std::fs::create_dir(&path)
-            .with_context(|| format!("cannot make the folder {}", path.display()))?;
+            .with_context(|| format!("cannot create the directory {}", path.display()))?;
         Ok(Self(path))
     }
 }

@@ -1,10 +1,10 @@
-//! What the clients did, in the order of one clock: the trace by which a run is checked.
+//! The history of all clients by one clock: the trace by which a run is checked.
 //!
-//! Everything is written under one lock, with the time read inside it, so that the order of the
-//! lines is the order of time and no two ways of reading a tie exist. A client writes that it is in
-//! after its permit has come, and that it is out before it gives the permit back. So two are inside
-//! at once in the trace only if they were. When a node is to be killed all its clients crash in the
-//! trace first, and none of them can write after that: they are on the machine that dies.
+//! Each event is recorded under one lock, with the time read inside it, so that the order of events
+//! is the order of time and ties are not ambiguous. A client records a grant after it got its permit,
+//! and a release before it releases. Two clients hold at once in the history only if they did. Before
+//! a node is killed, the history records the crash of all its clients, which record nothing after
+//! that: they are on the machine that dies.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,232 +14,228 @@ use kgate_core::{NodeId, Time};
 use kgate_spec::history::{self, TraceError, Verdict};
 use kgate_spec::trace::{Event, Writer};
 
-/// A client's incarnation at one node: a process of the trace.
+/// A client at one node: a process of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 
-/// Where a client stands.
+/// The phase of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stand {
-    Outside,
-    Waits,
-    Inside(Vec<u32>),
+pub(crate) enum Phase {
+    Idle,
+    Waiting,
+    Holding(Vec<u32>),
 }
 
-/// One client at its node.
+/// A client at its node.
 #[derive(Clone, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ClientState {
     pub(crate) client: usize,
     pub(crate) node: usize,
-    pub(crate) stand: Stand,
+    pub(crate) phase: Phase,
     /// Its node was killed.
-    gone: bool,
+    killed: bool,
 }
 
 #[derive(Debug)]
-enum What {
-    Asks,
-    In { slots: Vec<u32>, fence: Option<u128> },
-    Out,
-    Crashes,
+enum Recorded {
+    Request,
+    Granted { slots: Vec<u32>, fence: Option<u128> },
+    Released,
+    Crash,
     Unsettled,
     Settled,
 }
 
 #[derive(Debug, Default)]
-struct Book {
-    lines: Vec<(u64, Process, What)>,
-    seats: Vec<Seat>,
+struct Log {
+    events: Vec<(u64, Process, Recorded)>,
+    clients: Vec<ClientState>,
     /// Grants at each node.
     grants: Vec<u64>,
 }
 
-/// One stay inside, from the question to the end; times since the start, in nanoseconds.
+/// One use of a permit, from request to release; times since the start, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stay {
+pub(crate) struct Hold {
     pub(crate) client: usize,
-    pub(crate) asked: u64,
+    pub(crate) requested: u64,
     pub(crate) granted: u64,
-    /// None if it never came out.
+    /// None if it was never released.
     pub(crate) released: Option<u64>,
     /// The first of its slots, where the protocol numbers them.
     pub(crate) slot: Option<u32>,
 }
 
-/// The history of a run; clones write into the same one.
+/// The history of a run. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     began: Instant,
-    book: Arc<Mutex<Book>>,
+    log: Arc<Mutex<Log>>,
 }
 
 impl History {
     pub(crate) fn new(nodes: usize) -> Self {
-        let book = Book { grants: vec![0; nodes], ..Book::default() };
+        let log = Log { grants: vec![0; nodes], ..Log::default() };
         #[allow(clippy::disallowed_methods)] // Real processes are driven here.
         let began = Instant::now();
-        Self { began, book: Arc::new(Mutex::new(book)) }
+        Self { began, log: Arc::new(Mutex::new(log)) }
     }
 
     /// Another history by the same clock, of another gate.
     pub(crate) fn beside(&self) -> Self {
-        let book = Book { grants: vec![0; self.book().grants.len()], ..Book::default() };
-        Self { began: self.began, book: Arc::new(Mutex::new(book)) }
+        let log = Log { grants: vec![0; self.lock().grants.len()], ..Log::default() };
+        Self { began: self.began, log: Arc::new(Mutex::new(log)) }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().expect("nobody panics while writing")
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().expect("no thread panics while recording")
     }
 
-    /// A client begins at a node.
-    pub(crate) fn enrol(&self, client: usize, node: usize) -> Process {
-        let mut book = self.book();
-        let process = Process(u32::try_from(book.seats.len()).expect("few begin"));
-        book.seats.push(Seat { client, node, stand: Stand::Outside, gone: false });
+    /// Registers a client at a node.
+    pub(crate) fn register(&self, client: usize, node: usize) -> Process {
+        let mut log = self.lock();
+        let process = Process(u32::try_from(log.clients.len()).expect("fewer than 2^32 clients"));
+        log.clients.push(ClientState { client, node, phase: Phase::Idle, killed: false });
         process
     }
 
-    pub(crate) fn asks(&self, process: Process) -> bool {
-        self.write(process, What::Asks)
+    pub(crate) fn request(&self, process: Process) -> bool {
+        self.record(process, Recorded::Request)
     }
 
-    /// Its permit has come. False if its node was killed before: then it is not in.
-    pub(crate) fn is_in(&self, process: Process, slots: &[u32], fence: Option<u128>) -> bool {
-        self.write(process, What::In { slots: slots.to_vec(), fence })
+    /// Records a grant. False if the client's node was killed before: then it does not hold.
+    pub(crate) fn granted(&self, process: Process, slots: &[u32], fence: Option<u128>) -> bool {
+        self.record(process, Recorded::Granted { slots: slots.to_vec(), fence })
     }
 
-    /// It is about to give its permit back.
-    pub(crate) fn is_out(&self, process: Process) -> bool {
-        self.write(process, What::Out)
+    /// Records that the client is about to release.
+    pub(crate) fn released(&self, process: Process) -> bool {
+        self.record(process, Recorded::Released)
     }
 
-    /// From here on nothing is checked, until it has settled.
+    /// From here on nothing is checked, until [`settled`](Self::settled).
     pub(crate) fn unsettled(&self) {
-        self.write(Process(0), What::Unsettled);
+        self.record(Process(0), Recorded::Unsettled);
     }
 
     pub(crate) fn settled(&self) {
-        self.write(Process(0), What::Settled);
+        self.record(Process(0), Recorded::Settled);
     }
 
-    /// A node is about to be killed: its clients are gone. Who they are.
+    /// Records the crash of all clients of a node that is about to be killed, and returns them.
     pub(crate) fn crash(&self, node: usize) -> Vec<usize> {
-        let mut book = self.book();
-        let here = |seat: &Seat| seat.node == node && !seat.gone;
-        let gone: Vec<usize> = (0..book.seats.len()).filter(|&at| here(&book.seats[at])).collect();
-        for &at in &gone {
-            let process = Process(u32::try_from(at).expect("few begin"));
-            self.write_in(&mut book, process, What::Crashes);
-            book.seats[at].gone = true;
+        let mut log = self.lock();
+        let here = |client: &ClientState| client.node == node && !client.killed;
+        let killed: Vec<usize> =
+            (0..log.clients.len()).filter(|&at| here(&log.clients[at])).collect();
+        for &at in &killed {
+            let process = Process(u32::try_from(at).expect("fewer than 2^32 clients"));
+            self.record_in(&mut log, process, Recorded::Crash);
+            log.clients[at].killed = true;
         }
-        gone.into_iter().map(|at| book.seats[at].client).collect()
+        killed.into_iter().map(|at| log.clients[at].client).collect()
     }
 
     /// Whether the node of that process was killed.
-    pub(crate) fn is_gone(&self, process: Process) -> bool {
-        self.book().seats[process.0 as usize].gone
+    pub(crate) fn is_killed(&self, process: Process) -> bool {
+        self.lock().clients[process.0 as usize].killed
     }
 
-    fn write(&self, process: Process, what: What) -> bool {
-        self.write_in(&mut self.book(), process, what)
+    fn record(&self, process: Process, event: Recorded) -> bool {
+        self.record_in(&mut self.lock(), process, event)
     }
 
-    fn write_in(&self, book: &mut Book, process: Process, what: What) -> bool {
-        let about_all = matches!(what, What::Unsettled | What::Settled);
-        if let Some(seat) = book.seats.get_mut(process.0 as usize).filter(|_| !about_all) {
-            if seat.gone {
+    fn record_in(&self, log: &mut Log, process: Process, event: Recorded) -> bool {
+        let about_all = matches!(event, Recorded::Unsettled | Recorded::Settled);
+        if let Some(client) = log.clients.get_mut(process.0 as usize).filter(|_| !about_all) {
+            if client.killed {
                 return false;
             }
-            match &what {
-                What::Asks => seat.stand = Stand::Waits,
-                What::In { slots, .. } => {
-                    book.grants[seat.node] += 1;
-                    seat.stand = Stand::Inside(slots.clone());
+            match &event {
+                Recorded::Request => client.phase = Phase::Waiting,
+                Recorded::Granted { slots, .. } => {
+                    log.grants[client.node] += 1;
+                    client.phase = Phase::Holding(slots.clone());
                 }
-                What::Out | What::Crashes => seat.stand = Stand::Outside,
-                What::Unsettled | What::Settled => {}
+                Recorded::Released | Recorded::Crash => client.phase = Phase::Idle,
+                Recorded::Unsettled | Recorded::Settled => {}
             }
         }
-        let at = u64::try_from(self.began.elapsed().as_nanos()).expect("centuries");
-        book.lines.push((at, process, what));
+        let at = u64::try_from(self.began.elapsed().as_nanos()).expect("fewer than 584 years");
+        log.events.push((at, process, event));
         true
     }
 
-    /// The clients that live, and how much was granted at each node: what people are shown.
-    pub(crate) fn look(&self) -> (Vec<Seat>, Vec<u64>) {
-        let book = self.book();
-        (book.seats.iter().filter(|seat| !seat.gone).cloned().collect(), book.grants.clone())
+    /// The clients that are alive, and the number of grants at each node, for display.
+    pub(crate) fn snapshot(&self) -> (Vec<ClientState>, Vec<u64>) {
+        let log = self.lock();
+        (log.clients.iter().filter(|client| !client.killed).cloned().collect(), log.grants.clone())
     }
 
-    /// Every stay inside, in the order of grants.
-    pub(crate) fn stays(&self) -> Vec<Stay> {
-        let book = self.book();
-        let mut asked = vec![0; book.seats.len()];
-        let mut inside: Vec<Option<usize>> = vec![None; book.seats.len()];
-        let mut stays: Vec<Stay> = Vec::new();
-        for (at, Process(process), what) in &book.lines {
+    /// Every use of a permit, in the order of grants.
+    pub(crate) fn holds(&self) -> Vec<Hold> {
+        let log = self.lock();
+        let mut requested = vec![0; log.clients.len()];
+        let mut current: Vec<Option<usize>> = vec![None; log.clients.len()];
+        let mut holds: Vec<Hold> = Vec::new();
+        for (at, Process(process), event) in &log.events {
             let process = *process as usize;
-            match what {
-                What::Asks => asked[process] = *at,
-                What::In { slots, .. } => {
-                    inside[process] = Some(stays.len());
-                    let client = book.seats[process].client;
+            match event {
+                Recorded::Request => requested[process] = *at,
+                Recorded::Granted { slots, .. } => {
+                    current[process] = Some(holds.len());
+                    let client = log.clients[process].client;
                     let slot = slots.first().copied();
-                    stays.push(Stay {
+                    holds.push(Hold {
                         client,
-                        asked: asked[process],
+                        requested: requested[process],
                         granted: *at,
                         released: None,
                         slot,
                     });
                 }
-                What::Out => {
-                    if let Some(stay) = inside[process].take() {
-                        stays[stay].released = Some(*at);
+                Recorded::Released => {
+                    if let Some(hold) = current[process].take() {
+                        holds[hold].released = Some(*at);
                     }
                 }
-                What::Crashes | What::Unsettled | What::Settled => {}
+                Recorded::Crash | Recorded::Unsettled | Recorded::Settled => {}
             }
         }
-        stays
+        holds
     }
 
-    /// Since the start, in nanoseconds.
+    /// Time since the start, in nanoseconds.
     pub(crate) fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).expect("centuries")
+        u64::try_from(self.began.elapsed().as_nanos()).expect("fewer than 584 years")
     }
 
-    /// Writes all of it down as a trace.
-    pub(crate) fn trace(
-        &self,
-        protocol: &str,
-        permits: u32,
-        to: &mut impl Write,
-    ) -> std::io::Result<()> {
-        let book = self.book();
-        let run = serde_json::json!({ "protocol": protocol, "n": book.seats.len().max(1), "k": permits, "by": "kgate demo" });
+    /// Writes the history as a trace.
+    pub(crate) fn trace(&self, protocol: &str, k: u32, to: &mut impl Write) -> std::io::Result<()> {
+        let log = self.lock();
+        let run = serde_json::json!({ "protocol": protocol, "n": log.clients.len().max(1), "k": k, "by": "kgate demo" });
         let mut writer = Writer::new(Box::new(to), &run);
-        for (at, Process(process), what) in &book.lines {
-            let event = match what {
-                What::Asks => Event::Acquire { weight: 1 },
-                What::In { slots, fence } => {
+        for (at, Process(process), event) in &log.events {
+            let event = match event {
+                Recorded::Request => Event::Acquire { weight: 1 },
+                Recorded::Granted { slots, fence } => {
                     let fence = fence.map(|fence| format!("{fence:#034x}"));
                     Event::Granted { slots, fence, stamp: None, grant: None }
                 }
-                What::Out => Event::Release { grant: None },
-                What::Crashes => Event::Crash,
-                What::Unsettled => Event::Fault,
-                What::Settled => Event::Recovered,
+                Recorded::Released => Event::Release { grant: None },
+                Recorded::Crash => Event::Crash,
+                Recorded::Unsettled => Event::Fault,
+                Recorded::Settled => Event::Recovered,
             };
             writer.write(Time(*at), NodeId(*process), &event);
         }
         writer.finish()
     }
 
-    /// What the oracle, which knows nothing but the trace, says of it.
-    pub(crate) fn check(&self, protocol: &str, permits: u32) -> Result<Verdict, TraceError> {
+    /// The verdict of the checker, which knows only the trace.
+    pub(crate) fn check(&self, protocol: &str, k: u32) -> Result<Verdict, TraceError> {
         let mut text = Vec::new();
-        self.trace(protocol, permits, &mut text)?;
+        self.trace(protocol, k, &mut text)?;
         history::check(text.as_slice())
     }
 }
@@ -249,74 +245,76 @@ mod tests {
     use super::*;
     use kgate_spec::{AtMostK, SlotFences};
 
-    fn properties(history: &History, permits: u32) -> Vec<&'static str> {
-        let verdict = history.check("x", permits).expect("a trace");
+    fn properties(history: &History, k: u32) -> Vec<&'static str> {
+        let verdict = history.check("x", k).expect("a trace");
         verdict.violations.iter().map(|violation| violation.property).collect()
     }
 
-    /// The planted bug: a second one is let in before the first is out, and the verdict says so;
-    /// one after the other is right.
+    /// Planted bug: a second grant before the first release is a violation; one after the other is
+    /// correct.
     #[test]
-    fn two_inside_are_seen() {
+    fn two_holders_are_a_violation() {
         let history = History::new(2);
-        let (one, other) = (history.enrol(0, 0), history.enrol(1, 1));
-        assert!(history.asks(one) && history.asks(other) && history.is_in(one, &[], None));
-        assert!(history.is_out(one) && history.is_in(other, &[], None));
+        let (one, other) = (history.register(0, 0), history.register(1, 1));
+        assert!(history.request(one) && history.request(other) && history.granted(one, &[], None));
+        assert!(history.released(one) && history.granted(other, &[], None));
         assert_eq!(properties(&history, 1), [""; 0]);
         assert_eq!(
-            history.stays().iter().map(|stay| stay.released.is_some()).collect::<Vec<_>>(),
+            history.holds().iter().map(|hold| hold.released.is_some()).collect::<Vec<_>>(),
             [true, false]
         );
-        assert!(history.asks(one) && history.is_in(one, &[], None));
+        assert!(history.request(one) && history.granted(one, &[], None));
         assert_eq!(properties(&history, 1), [AtMostK::NAME]);
         assert_eq!(properties(&history, 2), [""; 0]);
     }
 
-    /// The planted bugs of slots: one slot for two, and a fence that does not grow.
+    /// Planted bugs of slots: one slot for two holders, and a fence that does not increase.
     #[test]
     fn slots_and_fences_are_checked() {
         let history = History::new(2);
-        let (one, other) = (history.enrol(0, 0), history.enrol(1, 1));
-        assert!(history.asks(one) && history.asks(other));
-        assert!(history.is_in(one, &[0], Some(5)) && history.is_in(other, &[0], Some(6)));
+        let (one, other) = (history.register(0, 0), history.register(1, 1));
+        assert!(history.request(one) && history.request(other));
+        assert!(history.granted(one, &[0], Some(5)) && history.granted(other, &[0], Some(6)));
         assert_eq!(properties(&history, 2), [SlotFences::NAME]);
-        assert!(history.is_out(one) && history.is_out(other) && history.asks(one));
-        assert!(history.is_in(one, &[0], Some(4)));
+        assert!(history.released(one) && history.released(other) && history.request(one));
+        assert!(history.granted(one, &[0], Some(4)));
         assert_eq!(properties(&history, 2), [SlotFences::NAME; 2]);
     }
 
-    /// Clients of a node that is killed are gone before it is: their place inside is free, and they
-    /// write no more.
+    /// Clients of a killed node crash before it: they hold nothing any more and record nothing more.
     #[test]
     fn clients_die_with_their_node() {
         let history = History::new(2);
-        let (one, other, third) = (history.enrol(0, 0), history.enrol(1, 1), history.enrol(2, 0));
+        let (one, other, third) =
+            (history.register(0, 0), history.register(1, 1), history.register(2, 0));
         for process in [one, other, third] {
-            assert!(history.asks(process));
+            assert!(history.request(process));
         }
-        assert!(history.is_in(one, &[0], Some(1)));
+        assert!(history.granted(one, &[0], Some(1)));
         assert_eq!(history.crash(0), [0, 2]);
         assert!(
-            !history.is_out(one) && !history.is_in(third, &[0], Some(2)) && history.is_gone(third)
+            !history.released(one)
+                && !history.granted(third, &[0], Some(2))
+                && history.is_killed(third)
         );
-        assert!(history.is_in(other, &[0], Some(3)));
+        assert!(history.granted(other, &[0], Some(3)));
         assert_eq!(properties(&history, 1), [""; 0]);
-        assert_eq!((history.look().0.len(), history.look().1), (1, vec![1, 1]));
+        assert_eq!((history.snapshot().0.len(), history.snapshot().1), (1, vec![1, 1]));
     }
 
-    /// Before it has settled nothing is checked; after it, all.
+    /// Nothing is checked before the run has settled, and everything after that.
     #[test]
     fn checked_when_settled() {
         let history = History::new(1);
-        let both = [history.enrol(0, 0), history.enrol(1, 0)];
+        let both = [history.register(0, 0), history.register(1, 0)];
         history.unsettled();
         for process in both {
-            assert!(history.asks(process) && history.is_in(process, &[], None));
+            assert!(history.request(process) && history.granted(process, &[], None));
         }
-        assert!(history.is_out(both[0]));
+        assert!(history.released(both[0]));
         history.settled();
         assert_eq!(properties(&history, 1), [""; 0]);
-        assert!(history.asks(both[0]) && history.is_in(both[0], &[], None));
+        assert!(history.request(both[0]) && history.granted(both[0], &[], None));
         assert_eq!(properties(&history, 1), [AtMostK::NAME]);
     }
 }

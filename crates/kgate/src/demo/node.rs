@@ -1,60 +1,72 @@
-//! `kgate demo-node FILE`: a node that is alive as long as whoever started it.
+//! `kgate demo-node FILE`: a node that runs as long as its parent process.
 //!
-//! Its standard input is a pipe from its parent: when that ends, the parent is gone or wants it to
-//! stop, and it stops. So no node is left behind, however the parent dies. On standard output it
-//! says `ready`, and, should it stop by itself, `stopped` and why.
+//! Its standard input is a pipe from its parent. It stops when the pipe closes, so no node is left
+//! behind, however the parent dies. It writes each [`NodeReport`] as a line of JSON to standard
+//! output.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use kgate_node::{Config, Node};
+use kgate_node::{Config, Node, NotStarted};
+use serde::{Deserialize, Serialize};
 
 use super::cluster::FOLDER;
 use crate::Outcome;
 
-/// What `kgate demo-node` is told.
+/// Arguments of `kgate demo-node`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoNodeArgs {
-    /// Its configuration
+    /// Configuration file (TOML)
     #[arg(value_name = "FILE")]
     config: PathBuf,
 }
 
-/// What a node says when clients can ask it.
-pub(super) const READY: &str = "ready";
+/// A report of a node to its parent.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum NodeReport {
+    /// Clients can connect.
+    Ready,
+    /// The node stopped by itself, or did not start.
+    Stopped {
+        /// It did not start because an address is in use.
+        port_taken: bool,
+        message: String,
+    },
+}
 
 pub(crate) fn run(args: &DemoNodeArgs) -> Outcome {
     crate::node::log_if_configured();
-    let (gone, parent_gone) = tokio::sync::oneshot::channel();
-    // A thread of its own: nothing is ever written there, so it waits for the end and for nothing
-    // else.
+    let (closed, parent_gone) = tokio::sync::oneshot::channel();
+    // A thread that waits for the end of the pipe, to which nothing is ever written.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        let _ = gone.send(());
+        let _ = closed.send(());
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let stopped: anyhow::Result<()> = runtime.context("starting a runtime")?.block_on(async {
         let mut node = Node::start(Config::read(&args.config)?).await?;
-        say(READY);
+        send(&NodeReport::Ready);
         tokio::select! {
             _ = parent_gone => {
-                sweep(&args.config);
+                remove_directory(&args.config);
                 Ok(())
             }
             stopped = node.stopped() => Ok(stopped?),
         }
     });
     if let Err(error) = stopped {
-        say(&format!("stopped: {error:#}"));
+        let port_taken = matches!(error.downcast_ref(), Some(NotStarted::Listen(..)));
+        send(&NodeReport::Stopped { port_taken, message: format!("{error:#}") });
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The parent may have died too suddenly to remove what it wrote.
-fn sweep(config: &Path) {
+/// Removes the cluster's directory: a killed parent could not.
+fn remove_directory(config: &Path) {
     let ours = |folder: &&Path| {
         folder
             .file_name()
@@ -66,8 +78,9 @@ fn sweep(config: &Path) {
     }
 }
 
-/// Nobody may be listening any more.
-fn say(text: &str) {
+/// Sends a report. The parent may be gone.
+fn send(report: &NodeReport) {
     let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    let line = serde_json::to_string(report).expect("plain data");
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }

@@ -1,23 +1,22 @@
-//! The demo while it runs: a small table that is painted again in place, or plain lines where
-//! nobody could see that.
+//! The display of a running demo: a table redrawn in place, or plain lines without a terminal.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
-use super::history::{History, Seat, Stand};
+use super::history::{ClientState, History, Phase};
 
-/// How a node fares.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Starting,
     Up,
     Killed,
-    /// It has stopped, and nobody told it to.
+    /// It stopped by itself.
     Stopped,
 }
 
 impl Health {
-    fn word(self) -> (&'static str, &'static str) {
+    fn label(self) -> (&'static str, &'static str) {
         match self {
             Self::Starting => ("starting", "33"),
             Self::Up => ("up", "32"),
@@ -29,21 +28,21 @@ impl Health {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Painted in place.
+    /// Redrawn in place.
     Table { colour: bool },
-    /// A line now and then.
+    /// A line per second.
     Lines,
-    /// Nothing: the data alone counts.
+    /// No output: only the JSON report counts.
     Silent,
 }
 
-/// Where a demo is shown.
+/// The display of a demo.
 #[derive(Debug)]
 pub(crate) struct Screen {
     kind: Kind,
-    /// How many lines of the table stand above the cursor.
-    painted: usize,
-    /// Grants at each node, as of the last look, and when that was.
+    /// Number of table lines above the cursor.
+    lines: usize,
+    /// Grants at each node at the last redraw, and its time.
     before: (Vec<u64>, u64),
 }
 
@@ -55,10 +54,10 @@ impl Screen {
             (false, true) => Kind::Table { colour },
             (false, false) => Kind::Lines,
         };
-        Self { kind, painted: 0, before: (vec![0; nodes], 0) }
+        Self { kind, lines: 0, before: (vec![0; nodes], 0) }
     }
 
-    /// How often it should be painted, in milliseconds.
+    /// Interval of redraws, in milliseconds.
     pub(crate) fn pace_ms(&self) -> u64 {
         match self.kind {
             Kind::Table { .. } => 250,
@@ -66,29 +65,29 @@ impl Screen {
         }
     }
 
-    /// Something has happened that everybody should read.
-    pub(crate) fn say(&mut self, text: &str) -> io::Result<()> {
+    /// Prints a line.
+    pub(crate) fn print(&mut self, text: &str) -> io::Result<()> {
         if self.kind == Kind::Silent {
             return Ok(());
         }
         let mut out = io::stdout().lock();
-        if self.painted > 0 {
-            // Over the table, which is painted anew below.
-            write!(out, "\x1b[{}A\x1b[J", self.painted)?;
-            self.painted = 0;
+        if self.lines > 0 {
+            // Replace the table, which is redrawn below.
+            write!(out, "\x1b[{}A\x1b[J", self.lines)?;
+            self.lines = 0;
         }
         writeln!(out, "{text}")?;
         out.flush()
     }
 
-    /// How it stands.
-    pub(crate) fn paint(
+    /// Redraws the state.
+    pub(crate) fn draw(
         &mut self,
         history: &History,
         health: &[Health],
         title: &str,
     ) -> io::Result<()> {
-        let (seats, grants) = history.look();
+        let (clients, grants) = history.snapshot();
         let now = history.now();
         let (earlier, then) = std::mem::replace(&mut self.before, (grants.clone(), now));
         let rates: Vec<u64> = grants
@@ -98,59 +97,59 @@ impl Screen {
             .collect();
         let Kind::Table { colour } = self.kind else {
             if self.kind == Kind::Lines {
-                let line = summary(&seats, &grants, rates.iter().sum());
-                return self.say(&format!("{title}  {line}"));
+                let line = summary(&clients, &grants, rates.iter().sum());
+                return self.print(&format!("{title}  {line}"));
             }
             return Ok(());
         };
         let mut lines = vec![title.to_owned()];
         for (node, health) in health.iter().enumerate() {
-            lines.push(row(node, *health, &seats, rates[node], colour));
+            lines.push(row(node, *health, &clients, rates[node], colour));
         }
-        lines.push(summary(&seats, &grants, rates.iter().sum()));
+        lines.push(summary(&clients, &grants, rates.iter().sum()));
         let mut text = String::new();
-        if self.painted > 0 {
-            let _ = write!(text, "\x1b[{}A", self.painted);
+        if self.lines > 0 {
+            let _ = write!(text, "\x1b[{}A", self.lines);
         }
         for line in &lines {
-            // Lines that are too long are cut by the terminal, not wrapped: the count of lines must
-            // be right.
+            // The terminal truncates long lines instead of wrapping them: the number of lines must be
+            // right.
             let _ = write!(text, "\x1b[2K\x1b[?7l{line}\x1b[?7h\r\n");
         }
-        self.painted = lines.len();
+        self.lines = lines.len();
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         out.flush()
     }
 }
 
-fn row(node: usize, health: Health, seats: &[Seat], rate: u64, colour: bool) -> String {
-    let here: Vec<&Seat> = seats.iter().filter(|seat| seat.node == node).collect();
-    let waiting = here.iter().filter(|seat| seat.stand == Stand::Waits).count();
-    let inside: Vec<String> = here.iter().filter_map(|seat| holding(seat)).collect();
-    let (word, code) = health.word();
-    let word = format!("{word:<9}");
-    let word = if colour { format!("\x1b[{code}m{word}\x1b[0m") } else { word };
-    let numbers = format!("{:>3} clients {waiting:>3} wait {rate:>6} grants/s", here.len());
-    format!("  node {node:<3} {word}{numbers}   {}", inside.join("  "))
+fn row(node: usize, health: Health, clients: &[ClientState], rate: u64, colour: bool) -> String {
+    let here: Vec<&ClientState> = clients.iter().filter(|client| client.node == node).collect();
+    let waiting = here.iter().filter(|client| client.phase == Phase::Waiting).count();
+    let held: Vec<String> = here.iter().filter_map(|client| holding(client)).collect();
+    let (label, code) = health.label();
+    let label = format!("{label:<9}");
+    let label = if colour { format!("\x1b[{code}m{label}\x1b[0m") } else { label };
+    let numbers = format!("{:>3} clients {waiting:>3} waiting {rate:>6} grants/s", here.len());
+    format!("  node {node:<3} {label}{numbers}   {}", held.join("  "))
 }
 
-fn holding(seat: &Seat) -> Option<String> {
-    let Stand::Inside(slots) = &seat.stand else { return None };
+fn holding(state: &ClientState) -> Option<String> {
+    let Phase::Holding(slots) = &state.phase else { return None };
     let slots: Vec<String> = slots.iter().map(u32::to_string).collect();
-    let client = seat.client;
+    let client = state.client;
     Some(if slots.is_empty() {
-        format!("client {client} in")
+        format!("client {client} holds")
     } else {
         format!("slot {}: client {client}", slots.join("+"))
     })
 }
 
-fn summary(seats: &[Seat], grants: &[u64], rate: u64) -> String {
-    let inside = seats.iter().filter(|seat| matches!(seat.stand, Stand::Inside(_))).count();
-    let waiting = seats.iter().filter(|seat| seat.stand == Stand::Waits).count();
+fn summary(clients: &[ClientState], grants: &[u64], rate: u64) -> String {
+    let holding = clients.iter().filter(|client| matches!(client.phase, Phase::Holding(_))).count();
+    let waiting = clients.iter().filter(|client| client.phase == Phase::Waiting).count();
     let all: u64 = grants.iter().sum();
-    format!("inside {inside}  waiting {waiting}  grants {all}  ({rate}/s)")
+    format!("holding {holding}  waiting {waiting}  grants {all}  ({rate}/s)")
 }
 
 fn per_second(count: u64, within_ns: u64) -> u64 {
@@ -161,29 +160,30 @@ fn per_second(count: u64, within_ns: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A row says who holds which slot and who waits, with colour and without.
+    /// A row shows holders with their slots and the number of waiting clients, with colour and
+    /// without.
     #[test]
-    fn a_row_tells_who_holds_what() {
-        let seat = |client, node, stand| {
+    fn a_row_shows_holders() {
+        let state = |client, node, holds| {
             let history = History::new(2);
-            let process = history.enrol(client, node);
-            assert!(history.asks(process));
-            if stand {
-                assert!(history.is_in(process, &[1], None));
+            let process = history.register(client, node);
+            assert!(history.request(process));
+            if holds {
+                assert!(history.granted(process, &[1], None));
             }
-            history.look().0.remove(0)
+            history.snapshot().0.remove(0)
         };
-        let seats = [seat(4, 0, true), seat(5, 0, false), seat(6, 1, false)];
-        let plain = row(0, Health::Up, &seats, 12, false);
+        let clients = [state(4, 0, true), state(5, 0, false), state(6, 1, false)];
+        let plain = row(0, Health::Up, &clients, 12, false);
         assert_eq!(
             plain,
-            "  node 0   up         2 clients   1 wait     12 grants/s   slot 1: client 4"
+            "  node 0   up         2 clients   1 waiting     12 grants/s   slot 1: client 4"
         );
-        assert!(row(1, Health::Killed, &seats, 0, true).contains("\x1b[31mkilled"));
-        assert_eq!(summary(&seats, &[7, 3], 12), "inside 1  waiting 2  grants 10  (12/s)");
+        assert!(row(1, Health::Killed, &clients, 0, true).contains("\x1b[31mkilled"));
+        assert_eq!(summary(&clients, &[7, 3], 12), "holding 1  waiting 2  grants 10  (12/s)");
     }
 
-    /// Rates are of the time that really passed.
+    /// Rates are per second of elapsed time.
     #[test]
     fn rates() {
         assert_eq!((per_second(5, 250_000_000), per_second(5, 0)), (20, 0));

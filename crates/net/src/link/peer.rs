@@ -16,7 +16,7 @@ use crate::wire::{Hello, RefuseCode};
 /// What to do when a process turns out to be older than another of the same name.
 const NEWER_PROCESS: &str = "a newer process of this name has started; stop the older one";
 /// What to do with a node that lost its data.
-const ADD_AGAIN: &str = "add it again, under another number (docs/guide/fleet.md)";
+const ADD_AGAIN: &str = "add it again, under another number (docs/guide/operating.md)";
 
 #[derive(Debug)]
 pub(crate) struct Peer {
