@@ -1,7 +1,7 @@
 //! `kgate bench`: throughput and cost of kgate on this machine.
 //!
-//! `kgate bench cluster` starts real nodes as `kgate demo` does, and clients that acquire as fast as
-//! they are served. The history of every cell is checked too: a number without a verdict proves
+//! `kgate bench cluster` starts real nodes as `kgate demo` does, and clients that acquire as fast
+//! as they are served. The history of every cell is checked too: a number without a verdict proves
 //! nothing.
 
 mod load;
@@ -21,9 +21,11 @@ use crate::demo::cluster::{Cluster, Plan};
 use crate::{Failure, Outcome};
 
 const HELP: &str = "\
-Starts nodes as processes of this machine, and clients in this process, spread over the nodes. Each client acquires, holds, releases, waits for the confirmation, and starts \
-again. Each pair of k and number of clients is a row: acquisitions per second; the time of an acquisition; the hand-over time from a release to the next grant of that slot, \
-if the next client was waiting; fairness (minimum and maximum per client, and Jain's index: 1 is fair); CPU time; messages \
+Starts nodes as processes of this machine, and clients in this process, spread over the nodes. \
+Each client acquires, holds, releases, waits for the confirmation, and starts again. Each pair of \
+k and number of clients is a row: acquisitions per second; the time of an acquisition; the \
+hand-over time from a release to the next grant of that slot, if the next client was waiting; \
+fairness (minimum and maximum per client, and Jain's index: 1 is fair); CPU time; messages \
 between nodes; the peak memory of a node (mean over nodes); and the number of violations.
 
 Clients and nodes share the cores of the machine: run it on an idle one.
@@ -56,7 +58,10 @@ enum BenchCommand {
 #[derive(Debug, Args)]
 struct ClusterArgs {
     /// Number of nodes
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64), env = "KGATE_OPT_NODES")]
+    #[arg(
+        long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=64), env = "KGATE_OPT_NODES"
+    )]
     nodes: u32,
     /// Number of slots of a gate; a list is measured in turn
     #[arg(
@@ -65,7 +70,10 @@ struct ClusterArgs {
     )]
     k: Vec<u32>,
     /// Number of gates; each client uses them in turn
-    #[arg(long, value_name = "G", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), env = "KGATE_OPT_GATES")]
+    #[arg(
+        long, value_name = "G", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=10_000), env = "KGATE_OPT_GATES"
+    )]
     gates: u32,
     /// Number of clients; a list is measured in turn
     #[arg(
@@ -74,10 +82,16 @@ struct ClusterArgs {
     )]
     clients: Vec<u32>,
     /// Measured duration of each row in seconds, after one second of warm-up
-    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600), env = "KGATE_OPT_SECONDS")]
+    #[arg(
+        long, value_name = "S", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=3600), env = "KGATE_OPT_SECONDS"
+    )]
     seconds: u64,
     /// Time that a permit is held, in microseconds; rounded up to milliseconds unless 0
-    #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000_000), env = "KGATE_OPT_HOLD")]
+    #[arg(
+        long, value_name = "US", default_value_t = 0,
+        value_parser = clap::value_parser!(u64).range(..=60_000_000), env = "KGATE_OPT_HOLD"
+    )]
     hold: u64,
     /// Protocol; `kgate protocols` lists them
     #[arg(long, value_name = "NAME", default_value = "slots", env = "KGATE_OPT_PROTOCOL")]
@@ -139,7 +153,8 @@ fn cluster(args: &ClusterArgs) -> Outcome {
     }
     if args.json {
         let report = serde_json::json!({
-            "nodes": args.nodes, "gates": args.gates, "protocol": entry.name, "hold_us": args.hold, "seconds": args.seconds, "rows": rows,
+            "nodes": args.nodes, "gates": args.gates, "protocol": entry.name,
+            "hold_us": args.hold, "seconds": args.seconds, "rows": rows,
         });
         writeln!(stdout, "{}", serde_json::to_string_pretty(&report).context("printing JSON")?)?;
     }

@@ -22,20 +22,23 @@ use serde::Serialize;
 use crate::{Failure, Outcome};
 
 const HELP: &str = "\
-Writes into the directory: ca.pem and ca.key, the authority; node-<id>.pem and node-<id>.key for the nodes 0 .. N-1; \
-client-<name>.pem and client-<name>.key for each --client. Only the owner can read keys. If one of the files exists, nothing is written.
+Writes into the directory: ca.pem and ca.key, the authority; node-<id>.pem and node-<id>.key for \
+the nodes 0 .. N-1; client-<name>.pem and client-<name>.key for each --client. Only the owner can \
+read keys. If one of the files exists, nothing is written.
 
-The certificate of node 2 of the cluster farm has the name node-2.farm, and a link accepts no other certificate for node 2. Copy \
-ca.pem, node-2.pem and node-2.key to the machine of node 2. Never copy ca.key. The certificate of a client is not valid for a node. \
-Clients that connect to https://HOST:PORT expect HOST in the node's certificate: add it with --host. The certificates do not expire and cannot be \
-revoked, so use them for development only. In production let your own authority sign the same names, for TLS server and \
-TLS client use.
+The certificate of node 2 of the cluster farm has the name node-2.farm, and a link accepts no \
+other certificate for node 2. Copy ca.pem, node-2.pem and node-2.key to the machine of node 2. \
+Never copy ca.key. The certificate of a client is not valid for a node. Clients that connect to \
+https://HOST:PORT expect HOST in the node's certificate: add it with --host. The certificates do \
+not expire and cannot be revoked, so use them for development only. In production let your own \
+authority sign the same names, for TLS server and TLS client use.
 
 Exit codes: 0: success; 2: usage error, or a file exists; 125: internal error.
 
 Examples:
   Three nodes and one client:
-    kgate certs new --dir certs --cluster farm --nodes 3 --host 10.0.0.1,10.0.0.2,10.0.0.3 --client alice
+    kgate certs new --dir certs --cluster farm --nodes 3 --host 10.0.0.1,10.0.0.2,10.0.0.3 \
+    --client alice
   One more client, later:
     kgate certs client bob --dir certs --cluster farm
   Print a certificate:
@@ -101,7 +104,10 @@ struct NewArgs {
     #[arg(long, value_name = "NAME", env = "KGATE_OPT_CLUSTER")]
     cluster: String,
     /// Number of nodes: their ids are 0 .. N-1
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_NODES")]
+    #[arg(
+        long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000),
+        env = "KGATE_OPT_NODES"
+    )]
     nodes: u32,
     /// Host names or addresses that clients connect to, in the order of the node ids
     #[arg(long = "host", value_name = "HOST", env = "KGATE_OPT_HOST", value_delimiter = ',')]
@@ -210,7 +216,8 @@ fn more(args: &MoreArgs, wanted: CertificateRequest) -> Outcome {
     let has = |part: &[u8]| certificate.windows(part.len()).any(|window| window == part);
     if !has(name.as_bytes()) || !has(key.public_key_raw()) {
         return Err(Failure::Usage(format!(
-            "{} is not the authority of the cluster {cluster} with the key {}: `kgate certs new` makes both",
+            "{} is not the authority of the cluster {cluster} with the key {}: `kgate certs new` \
+             makes both",
             chain.display(),
             private.display()
         )));
@@ -250,7 +257,8 @@ fn refuse_to_overwrite<'f>(
     match present.next() {
         None => Ok(()),
         Some(path) => Err(Failure::Usage(format!(
-            "{} exists, so nothing was written: choose another directory, or move the old files away if no node needs them",
+            "{} exists, so nothing was written: choose another directory, or move the old files \
+             away if no node needs them",
             path.display()
         ))),
     }

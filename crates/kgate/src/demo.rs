@@ -8,8 +8,8 @@
 //!               the checker of kgate-spec, which knows no protocol
 //! ```
 //!
-//! The demo fails if a gate ever had more than k holders, if a request is not served, if no permit is
-//! granted, or if a node stops that was not killed.
+//! The demo fails if a gate ever had more than k holders, if a request is not served, if no permit
+//! is granted, or if a node stops that was not killed.
 
 mod chaos;
 mod clients;
@@ -45,14 +45,19 @@ use report::{Report, Times};
 use screen::{Health, Screen};
 
 pub(crate) const HELP: &str = "\
-Starts real nodes as processes of this machine, and clients that contend for one gate. It shows the holders and waiting clients while it runs. At the end \
-a checker that knows no protocol checks the history of all clients: never more than k holders, one holder per slot at a time, and increasing fences. When the time is over clients make no \
-new requests, and every pending request must still be served.
+Starts real nodes as processes of this machine, and clients that contend for one gate. It shows \
+the holders and waiting clients while it runs. At the end a checker that knows no protocol checks \
+the history of all clients: never more than k holders, one holder per slot at a time, and \
+increasing fences. When the time is over clients make no new requests, and every pending request \
+must still be served.
 
-With --chaos it kills nodes (SIGKILL), as many as the protocol tolerates, and restarts them if the protocol tolerates that. Clients of a killed node die with it and continue \
-at another. All random choices come from --seed, but real processes are not deterministic: the same seed does not give the same run.
+With --chaos it kills nodes (SIGKILL), as many as the protocol tolerates, and restarts them if \
+the protocol tolerates that. Clients of a killed node die with it and continue at another. All \
+random choices come from --seed, but real processes are not deterministic: the same seed does not \
+give the same run.
 
-Exit codes: 0: PASS; 1: FAIL: a violation, a request that was not served, no grant at all, or a node that stopped by itself; 2: usage error; 125: internal error.
+Exit codes: 0: PASS; 1: FAIL: a violation, a request that was not served, no grant at all, or a \
+node that stopped by itself; 2: usage error; 125: internal error.
 
 Examples:
   Five nodes, k = 2, ten seconds:
@@ -71,19 +76,31 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Number of nodes
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=64), env = "KGATE_OPT_NODES")]
+    #[arg(
+        long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=64), env = "KGATE_OPT_NODES"
+    )]
     nodes: u32,
     /// Number of slots of the gate
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_K")]
+    #[arg(
+        short = 'k', long, value_name = "K", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_K"
+    )]
     k: u32,
     /// Number of clients [default: three per node]
-    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..=10_000), env = "KGATE_OPT_CLIENTS")]
+    #[arg(
+        long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..=10_000),
+        env = "KGATE_OPT_CLIENTS"
+    )]
     clients: Option<u32>,
     /// Protocol; `kgate protocols` lists them
     #[arg(long, value_name = "NAME", default_value = "slots", env = "KGATE_OPT_PROTOCOL")]
     protocol: String,
     /// Duration in seconds
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400), env = "KGATE_OPT_SECONDS")]
+    #[arg(
+        long, value_name = "S", default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..=86_400), env = "KGATE_OPT_SECONDS"
+    )]
     seconds: u64,
     /// Kill as many nodes as the protocol tolerates
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_CHAOS")]
@@ -195,7 +212,8 @@ async fn run_demo(args: &DemoArgs, entry: &'static Entry) -> Result<Report, Fail
 }
 
 impl Demo<'_> {
-    /// Starts the clients, spread over the nodes. Returns when checking begins, if not at the start.
+    /// Starts the clients, spread over the nodes. Returns when checking begins, if not at the
+    /// start.
     fn start_clients(&mut self) -> Option<Duration> {
         let clients = self.args.clients.unwrap_or(3 * self.args.nodes) as usize;
         for client in 0..clients {
@@ -258,7 +276,8 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// Kills a node. Its clients die with it, in the history before the node, and continue elsewhere.
+    /// Kills a node. Its clients die with it, in the history before the node, and continue
+    /// elsewhere.
     fn kill(&mut self, title: &str) -> Result<usize, Failure> {
         let up: Vec<usize> =
             (0..self.health.len()).filter(|&node| self.health[node] == Health::Up).collect();
@@ -300,7 +319,8 @@ impl Demo<'_> {
             None => {
                 self.health[node] = Health::Stopped;
                 self.errors.push(format!(
-                    "node {node} stopped by itself ({}): on an overloaded machine the other nodes may have declared it dead",
+                    "node {node} stopped by itself ({}): on an overloaded machine the other nodes \
+                     may have declared it dead",
                     self.cluster.last_error(node)
                 ));
             }

@@ -22,7 +22,9 @@ pub(crate) struct EvictArgs {
     #[arg(long, value_name = "ID", env = "KGATE_OPT_PERMIT", conflicts_with = "node")]
     permit: Option<u64>,
     /// Instead of a node: the durable permit of this gate
-    #[arg(long, value_name = "NAME", env = "KGATE_OPT_GATE", conflicts_with_all = ["node", "permit"])]
+    #[arg(
+        long, value_name = "NAME", env = "KGATE_OPT_GATE", conflicts_with_all = ["node", "permit"]
+    )]
     gate: Option<String>,
     /// With --gate, if it has several durable permits: the one with this slot
     #[arg(long, value_name = "SLOT", env = "KGATE_OPT_SLOT", requires = "gate")]

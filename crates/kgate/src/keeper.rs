@@ -1,8 +1,8 @@
 //! The keeper of `kgate run`: acquires a permit at a node and holds it.
 //!
 //! It works on its own thread, with its own session. On one machine, where permits are bound to
-//! processes and not to time, it also locks the files of its slots. CMD inherits the locks, so a slot
-//! is free only when all processes of the tree are gone.
+//! processes and not to time, it also locks the files of its slots. CMD inherits the locks, so a
+//! slot is free only when all processes of the tree are gone.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -171,15 +171,22 @@ fn pid(pid: rustix::process::Pid) -> u32 {
     u32::try_from(pid.as_raw_pid()).unwrap_or(0)
 }
 
-/// LEASES section 1: the margins that fit into the node's lease. With a requested grace that does not
-/// fit, KILL would come too late.
+/// LEASES section 1: the margins that fit into the node's lease. With a requested grace that does
+/// not fit, KILL would come too late.
 fn margins_in(lease: Lease, requested: Option<Duration>) -> Result<Margins, Refusal> {
     let Lease { length, stop_max: max, .. } = lease;
     let kill = lease.kill.unwrap_or(Margins::KILL);
     Margins::fitting(requested, kill, max).ok_or_else(|| {
         let (length, max) = (length.unwrap_or(Duration::MAX), max.unwrap_or(Duration::MAX));
-        let grace = requested
-            .map_or_else(|| "no grace fits".into(), |grace| format!("--grace {grace:?} does not fit"));
+        let grace = requested.map_or_else(
+            || "no grace fits".into(),
+            |grace| {
+                format!(
+                    "--grace {grace:?} does not \
+             fit"
+                )
+            },
+        );
         let advice = match max.checked_sub(kill) {
             Some(fits) => format!(
                 "use --grace {}ms or less, or configure a longer lease in [timing] of the nodes",
@@ -188,7 +195,8 @@ fn margins_in(lease: Lease, requested: Option<Duration>) -> Result<Margins, Refu
             None => "configure a longer lease in [timing] of the nodes".to_owned(),
         };
         let message = format!(
-            "{grace}: the node's lease is {length:?}, of which {:?} are for renewals and {kill:?} for \
+            "{grace}: the node's lease is {length:?}, of which {:?} are for renewals and {kill:?} \
+             for \
              KILL; {advice}",
             length.saturating_sub(max)
         );
@@ -245,7 +253,8 @@ fn granted(acquired: &Acquired) -> anyhow::Result<Granted> {
 fn lock(folder: &Path, gate: &str, slot: u32) -> anyhow::Result<OwnedFd> {
     let file = kgate_node::lock_slot(folder, gate, slot).with_context(|| {
         format!(
-            "cannot lock the file of slot {slot} of gate {gate} below {}: another process may hold it",
+            "cannot lock the file of slot {slot} of gate {gate} below {}: another process may hold \
+             it",
             folder.display()
         )
     })?;

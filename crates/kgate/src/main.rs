@@ -1,8 +1,8 @@
 //! `kgate`: the one binary.
 //!
-//! Data goes to stdout, messages to stderr. Exit codes: 0: success; 1: a checked run is not correct,
-//! or the named object does not exist; 2: usage error; 125: internal error. `run/exit.rs` has the
-//! others.
+//! Data goes to stdout, messages to stderr. Exit codes: 0: success; 1: a checked run is not
+//! correct, or the named object does not exist; 2: usage error; 125: internal error. `run/exit.rs`
+//! has the others.
 
 mod bench;
 mod certs;

@@ -12,10 +12,12 @@ use crate::{Failure, Outcome};
 
 /// Shown below `kgate members --help`.
 pub(crate) const MEMBERS_HELP: &str = "\
-A new node is a follower: it grants permits and does not vote. Have 1, 3, 5 or 7 voters; without a majority of them nothing is granted. \
-Two voters are worse than one: the failure of either one stops the cluster. A voter loses its vote only by `demote`.
+A new node is a follower: it grants permits and does not vote. Have 1, 3, 5 or 7 voters; without \
+a majority of them nothing is granted. Two voters are worse than one: the failure of either one \
+stops the cluster. A voter loses its vote only by `demote`.
 
-Exit codes: 0: success; 1: no such node; 2: usage error; 120: timed out; 122: no quorum or no node; 125: internal error.
+Exit codes: 0: success; 1: no such node; 2: usage error; 120: timed out; 122: no quorum or no \
+node; 125: internal error.
 
 Examples:
   Add a fourth node, on the machine db-4:
@@ -95,7 +97,9 @@ pub(crate) fn run(args: &MembersArgs) -> Outcome {
                     Ok(Joined { node, token, .. }) => {
                         writeln!(stdout(), "{token}")?;
                         say(&format!(
-                            "{name} is node {node}: start it with join = \"{token}\" and address = \"{address}\"; with [tls] its certificate has the name node-{node}.CLUSTER"
+                            "{name} is node {node}: start it with join = \"{token}\" and address \
+                             = \"{address}\"; with [tls] its certificate has the name \
+                             node-{node}.CLUSTER"
                         ));
                         Ok(ExitCode::SUCCESS)
                     }

@@ -25,16 +25,21 @@ Configuration (TOML), the same on all nodes except for `id`, `api` and `data`:
   name = \"gpu\"
   k = 3
 
-The first `kgate run NAME -k K` creates a gate that is not configured. `nodes` are the initial members; `kgate members add` adds others. A majority of the \
-voters must be up (voters = 3; default: the first 1, 3 or 5 nodes of the list). [timing] configures the leases (docs/internals/leases.md). faults = \"crash-stop\" runs without \
-the agreed log, as in the papers: members are fixed and an unreachable node counts as dead, which is safe only if it is dead. Plain links between machines need plain_links = true; for \
-TLS see `kgate certs`. With [tls] clients use api = \"https://HOST:PORT\". [[allow]] configures permissions, [limits] the limits of each client \
-(docs/guide/fleet.md, docs/internals/security.md).
+The first `kgate run NAME -k K` creates a gate that is not configured. `nodes` are the initial \
+members; `kgate members add` adds others. A majority of the voters must be up (voters = 3; \
+default: the first 1, 3 or 5 nodes of the list). [timing] configures the leases \
+(docs/internals/leases.md). faults = \"crash-stop\" runs without the agreed log, as in the \
+papers: members are fixed and an unreachable node counts as dead, which is safe only if it is \
+dead. Plain links between machines need plain_links = true; for TLS see `kgate certs`. With [tls] \
+clients use api = \"https://HOST:PORT\". [[allow]] configures permissions, [limits] the limits of \
+each client (docs/guide/fleet.md, docs/internals/security.md).
 
-The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, /metrics, /healthz (the process runs), /readyz (the node can grant).
+The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, \
+/metrics, /healthz (the process runs), /readyz (the node can grant).
 
-Exit codes: 0: stopped by SIGTERM or SIGINT; 2: usage error: the configuration cannot be read or is invalid; 125: the node cannot start for another reason (for example a port in \
-use), or cannot continue (for example because it was removed).
+Exit codes: 0: stopped by SIGTERM or SIGINT; 2: usage error: the configuration cannot be read or \
+is invalid; 125: the node cannot start for another reason (for example a port in use), or cannot \
+continue (for example because it was removed).
 
 Example:
   kgate node --config node.toml";
@@ -109,15 +114,20 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
             }
         };
         if crash_stop {
-            tracing::warn!("faults = \"crash-stop\": members are fixed and an unreachable node counts as dead, which is unsafe in a network partition");
+            tracing::warn!(
+                "faults = \"crash-stop\": members are fixed and an unreachable node \
+             counts as dead, which is unsafe in a network partition"
+            );
         }
         // The process that started this node waits for this line.
-        writeln!(std::io::stdout(), "{}", serde_json::json!({ "api": node.api(), "peer": node.peer() }))?;
+        let addresses = serde_json::json!({ "api": node.api(), "peer": node.peer() });
+        writeln!(std::io::stdout(), "{addresses}")?;
         std::io::stdout().flush()?;
         if args.local {
             local::close_output().map_err(std::io::Error::other)?;
         }
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut term = signal(SignalKind::terminate())?;
+        let mut int = signal(SignalKind::interrupt())?;
         tokio::select! {
             ended = node.stopped() => {
                 return Ok(match ended {

@@ -142,7 +142,8 @@ pub(crate) fn release(token: DurableToken, args: &ReleaseArgs) -> Outcome {
         Ok(was_held) => {
             if !was_held {
                 say(&format!(
-                    "warning: permit {} was no longer held: it had expired, or was evicted or released before",
+                    "warning: permit {} was no longer held: it had expired, or was evicted or \
+                     released before",
                     token.permit_id
                 ));
             }

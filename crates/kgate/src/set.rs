@@ -15,11 +15,14 @@ use crate::{Failure, Outcome};
 
 /// Shown below `kgate set --help`.
 pub(crate) const SET_HELP: &str = "\
-A greater k takes effect at once. A smaller k is committed at once and takes effect when every slot at or above it has been released: until then \
-kgate set waits. k = 0 closes a gate: no request is granted, and waiting requests are refused. A new policy applies to permits granted from then on.
+A greater k takes effect at once. A smaller k is committed at once and takes effect when every \
+slot at or above it has been released: until then kgate set waits. k = 0 closes a gate: no \
+request is granted, and waiting requests are refused. A new policy applies to permits granted \
+from then on.
 
-Exit codes: 0: the change is in effect; 1: no such gate; 2: usage error; 120: committed, but not drained in time (the remaining holders are printed); \
-122: no quorum or no node; 123: concurrent change by another client (both values and who set them are printed); 125: internal error.
+Exit codes: 0: the change is in effect; 1: no such gate; 2: usage error; 120: committed, but not \
+drained in time (the remaining holders are printed); 122: no quorum or no node; 123: concurrent \
+change by another client (both values and who set them are printed); 125: internal error.
 
 Examples:
   Five slots instead of three, and back:
@@ -42,10 +45,16 @@ pub(crate) struct SetArgs {
     #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
     policy: Option<Policy>,
     /// Return when the change is committed, before the slots above k are released
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_NO_WAIT", conflicts_with = "wait")]
+    #[arg(
+        long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_NO_WAIT",
+        conflicts_with = "wait"
+    )]
     no_wait: bool,
     /// Maximum time to wait for the change to take effect, for example 30s or 5m [default: 1h]
-    #[arg(short, long, value_name = "DUR", value_parser = crate::run::options::duration, env = "KGATE_OPT_WAIT")]
+    #[arg(
+        short, long, value_name = "DUR", value_parser = crate::run::options::duration,
+        env = "KGATE_OPT_WAIT"
+    )]
     wait: Option<Duration>,
     #[command(flatten)]
     target: TargetArgs,

@@ -32,7 +32,10 @@ pub(crate) struct ExplainArgs {
     #[arg(value_name = "NAME", required_unless_present = "timing")]
     name: Option<String>,
     /// Print the timing of the node's leases and its margins instead
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_TIMING", conflicts_with = "name")]
+    #[arg(
+        long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_TIMING",
+        conflicts_with = "name"
+    )]
     timing: bool,
     #[command(flatten)]
     target: TargetArgs,
@@ -61,7 +64,8 @@ pub(crate) fn address(
     credentials: &CredentialArgs,
 ) -> Result<Address, ExitCode> {
     let address = node.or_else(local::running).ok_or_else(|| {
-        say("no node runs on this machine for this user: name one with --node, or start one with kgate run");
+        say("no node runs on this machine for this user: name one with --node, or start one with \
+         kgate run");
         ExitCode::from(UNAVAILABLE)
     })?;
     credentials.at(&address).map_err(|error| report_error(&error))
@@ -172,7 +176,8 @@ fn show(reply: &Status, args: &StatusArgs) -> Result<(), Failure> {
         let at_least = if reply.incomplete_nodes().is_empty() { "" } else { "at least " };
         writeln!(
             out,
-            "{name}  k = {k}{closed}  {at_least}{taken} in use  {at_least}{waiting} waiting  ({protocol})"
+            "{name}  k = {k}{closed}  {at_least}{taken} in use  {at_least}{waiting} waiting  \
+             ({protocol})"
         )?;
         for holder in gate.holders() {
             let slots: Vec<String> = holder.slots().iter().map(u32::to_string).collect();

@@ -132,7 +132,10 @@ fn names_and_help() {
         assert!(stderr(&refused).contains(part), "{line}: {}", stderr(&refused));
     }
     let help = stdout(&kgate("certs new --help"));
-    let help = help.split_whitespace().collect::<Vec<_>>().join(" "); // It is wrapped to the terminal.
+    let help = help.split_whitespace().collect::<Vec<_>>().join(
+        " \
+     ",
+    ); // It is wrapped to the terminal.
     for part in ["node-2.farm", "Never copy ca.key", "Examples:"] {
         assert!(help.contains(part), "{help}");
     }

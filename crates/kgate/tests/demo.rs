@@ -48,8 +48,8 @@ fn killed_for_good() {
     std::fs::remove_file(trace).expect("it was written");
 }
 
-/// Nodes of `slots` are killed and restarted as a new incarnation, when the lease of the earlier one
-/// has expired.
+/// Nodes of `slots` are killed and restarted as a new incarnation, when the lease of the earlier
+/// one has expired.
 #[test]
 fn another_incarnation() {
     let report = json("demo --nodes 3 --seconds 8 --chaos --json");

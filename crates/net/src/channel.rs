@@ -48,7 +48,8 @@ pub struct Handshake {
 pub enum ChannelError {
     /// The window is full.
     #[error(
-        "the window is full: {frames} messages of {bytes} bytes wait for its acknowledgement; it is \
+        "the window is full: {frames} messages of {bytes} bytes wait for its acknowledgement; it \
+         is \
          too slow, or was unreachable for too long"
     )]
     WindowFull {
@@ -190,8 +191,8 @@ impl Channel {
         }
     }
 
-    /// Starts a new connection with the peer's handshake. Returns the peer's earlier incarnation, if
-    /// this is another.
+    /// Starts a new connection with the peer's handshake. Returns the peer's earlier incarnation,
+    /// if this is another.
     pub fn resume(&mut self, peer: Handshake) -> Result<Option<Incarnation>, ChannelError> {
         self.check(peer)?;
         let was = self.theirs.filter(|known| *known != peer.incarnation);

@@ -119,7 +119,8 @@ impl Link {
                     self.backoff.reset();
                     continue;
                 }
-                connected = handshake::dial(&self.shared, &self.peer, &mut self.backoff), if dials => {
+                connected = handshake::dial(&self.shared, &self.peer, &mut self.backoff),
+                    if dials => {
                     return Ok(connected);
                 }
                 incoming = self.incoming.recv() => {

@@ -48,7 +48,8 @@ pub enum LinkEvent {
         /// Its incarnation.
         incarnation: Incarnation,
     },
-    /// The connection is lost. Messages to the peer are kept, and the link comes up again by itself.
+    /// The connection is lost. Messages to the peer are kept, and the link comes up again by
+    /// itself.
     Down {
         /// The peer.
         peer: NodeId,
@@ -60,9 +61,9 @@ pub enum LinkEvent {
         /// Its content.
         bytes: Bytes,
     },
-    /// The peer has a new incarnation (only with [`WhenFull::Break`]). Messages kept for the earlier
-    /// one are dropped, and so are those sent until the owner calls [`Links::accept`]: they were
-    /// meant for the earlier incarnation.
+    /// The peer has a new incarnation (only with [`WhenFull::Break`]). Messages kept for the
+    /// earlier one are dropped, and so are those sent until the owner calls [`Links::accept`]: they
+    /// were meant for the earlier incarnation.
     NewIncarnation {
         /// The peer.
         peer: NodeId,
@@ -200,10 +201,10 @@ impl Links {
         self.shared.peers.insert(peer, task);
     }
 
-    /// Sends a message without waiting. It is kept until the peer has acknowledged it. If the peer's
-    /// window is full or the link has failed before, it is dropped, and one [`LinkEvent::Failed`]
-    /// reports that. With [`WhenFull::Drop`] it is kept until it is written, and older messages make
-    /// room for it.
+    /// Sends a message without waiting. It is kept until the peer has acknowledged it. If the
+    /// peer's window is full or the link has failed before, it is dropped, and one
+    /// [`LinkEvent::Failed`] reports that. With [`WhenFull::Drop`] it is kept until it is written,
+    /// and older messages make room for it.
     pub fn send(&self, to: NodeId, bytes: impl Into<Bytes>) -> Result<(), SendError> {
         let bytes = bytes.into();
         let limit = self.shared.config.limits.frame_max - DATA_HEADER;
@@ -220,10 +221,10 @@ impl Links {
         Ok(())
     }
 
-    /// Declares the peer's present incarnation dead: messages kept for it are dropped, the connection
-    /// is closed, and that incarnation is refused from now on, with this reason. Links that may lose
-    /// messages never fail: for them this does nothing, and [`remove`](Self::remove) removes a
-    /// member.
+    /// Declares the peer's present incarnation dead: messages kept for it are dropped, the
+    /// connection is closed, and that incarnation is refused from now on, with this reason. Links
+    /// that may lose messages never fail: for them this does nothing, and [`remove`](Self::remove)
+    /// removes a member.
     pub fn declare_dead(&self, peer: NodeId, reason: &str) -> Result<(), SendError> {
         self.peer(peer)?.fail(ChannelError::DeclaredDead(reason.to_owned()));
         Ok(())

@@ -93,7 +93,8 @@ fn malformed_bytes_on_the_port() {
     });
 }
 
-/// A connection that sends nothing, or a byte at a time, is closed at the time limit of a handshake.
+/// A connection that sends nothing, or a byte at a time, is closed at the time limit of a
+/// handshake.
 #[test]
 fn half_open_and_slow_connections_are_closed() {
     runtime().block_on(async {
@@ -246,8 +247,8 @@ fn another_program_answers() {
     });
 }
 
-/// A node that sends malformed bytes, or a message out of order, after its handshake loses its link,
-/// and no such message is delivered.
+/// A node that sends malformed bytes, or a message out of order, after its handshake loses its
+/// link, and no such message is delivered.
 #[test]
 fn malformed_bytes_within_a_link() {
     runtime().block_on(async {

@@ -127,7 +127,8 @@ fn a_link_reconnects_by_itself() {
     });
 }
 
-/// An open connection that carries nothing is closed for its silence; an idle one that works is not.
+/// An open connection that carries nothing is closed for its silence; an idle one that works is
+/// not.
 #[test]
 fn silence_closes_and_idleness_does_not() {
     runtime().block_on(async {
@@ -213,8 +214,8 @@ async fn restart(stops: Node, proxy: &Proxy, next: LinkConfig) -> Node {
     Node::start(next, listener).await
 }
 
-/// A peer that restarts as a new incarnation: `Down`, `NewIncarnation`, `Up`, in this order; messages
-/// meant for the earlier incarnation never arrive. For either of the two nodes.
+/// A peer that restarts as a new incarnation: `Down`, `NewIncarnation`, `Up`, in this order;
+/// messages meant for the earlier incarnation never arrive. For either of the two nodes.
 #[test]
 fn a_new_incarnation_replaces_the_earlier_one() {
     for restarted in [0, 1] {
@@ -250,8 +251,8 @@ fn a_new_incarnation_replaces_the_earlier_one() {
     }
 }
 
-/// Where restarts are not accepted, both sides report the refusal of a new incarnation, and it stays
-/// refused.
+/// Where restarts are not accepted, both sides report the refusal of a new incarnation, and it
+/// stays refused.
 #[test]
 fn a_new_incarnation_is_refused_where_restarts_are_not_accepted() {
     for restarted in [0, 1] {

@@ -1,5 +1,5 @@
-//! Links that may lose messages: members are added, removed, moved and restarted while the others go
-//! on, and no link ever fails.
+//! Links that may lose messages: members are added, removed, moved and restarted while the others
+//! go on, and no link ever fails.
 #![allow(missing_docs, reason = "a test's first line says its point")]
 
 mod common;
@@ -130,8 +130,8 @@ fn a_member_moves() {
     });
 }
 
-/// LEASES 11: beyond the bound the oldest message is dropped and counted, the link does not fail, and
-/// the newest messages arrive.
+/// LEASES 11: beyond the bound the oldest message is dropped and counted, the link does not fail,
+/// and the newest messages arrive.
 #[test]
 fn a_full_link_drops_the_oldest() {
     runtime().block_on(async {
@@ -232,8 +232,8 @@ fn cuts_keep_the_order() {
     });
 }
 
-/// R1, R2: the same incarnation after a clean stop, and a new one after a crash, are connected again;
-/// no event reports a crash.
+/// R1, R2: the same incarnation after a clean stop, and a new one after a crash, are connected
+/// again; no event reports a crash.
 #[test]
 fn a_restart_is_a_new_connection() {
     for restarted in [0, 1] {

@@ -44,8 +44,8 @@ fn write(frame: &Frame) -> Vec<u8> {
     out
 }
 
-/// Properties of all bytes: the same frames wherever they are cut, and a decoded frame can be encoded
-/// and decoded again.
+/// Properties of all bytes: the same frames wherever they are cut, and a decoded frame can be
+/// encoded and decoded again.
 fn check(bytes: &[u8]) {
     let (frames, end) = decode(bytes);
     for piece in [1, 2, 7] {

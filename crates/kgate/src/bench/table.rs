@@ -42,7 +42,9 @@ pub(super) struct Row {
     pub(super) violations: usize,
 }
 
-pub(super) const HEAD: &str = "  k clients     acq/s | acquire p50     p90     p99 | hand-over p50     p99 ms | per client      Jain | CPU s/1000 nodes clients | msg/acq | MB/node | in use violations";
+pub(super) const HEAD: &str = "  k clients     acq/s | acquire p50     p90     p99 | hand-over \
+ p50     p99 ms | per client      Jain | CPU s/1000 nodes clients | msg/acq | MB/node | in use \
+ violations";
 
 impl Row {
     /// The row of the grants between the two moments; each gate has its permits and its verdict.
@@ -156,8 +158,8 @@ mod tests {
         Hold { client, requested, granted, released: Some(released), slot }
     }
 
-    /// With slots: a release is paired with the next grant of its slot, which counts if its client was
-    /// waiting.
+    /// With slots: a release is paired with the next grant of its slot, which counts if its client
+    /// was waiting.
     #[test]
     fn hand_overs_by_slot() {
         let holds = [

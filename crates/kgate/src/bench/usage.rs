@@ -65,7 +65,8 @@ mod tests {
     /// The messages of all kinds are added.
     #[test]
     fn messages_of_all_kinds() {
-        let text = "# TYPE kgate_messages_total counter\nkgate_messages_total{gate=\"g\",kind=\"a\"} 3\nkgate_held{gate=\"g\"} 9\n\
+        let text = "# TYPE kgate_messages_total \
+         counter\nkgate_messages_total{gate=\"g\",kind=\"a\"} 3\nkgate_held{gate=\"g\"} 9\n\
                     kgate_messages_total{gate=\"g\",kind=\"b\"} 4\n";
         assert_eq!(sum(text, "kgate_messages_total{"), 7);
     }

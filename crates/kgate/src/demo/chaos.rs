@@ -33,8 +33,8 @@ impl Chaos {
         }
     }
 
-    /// Generates the faults that the protocol tolerates, for a run of that length. The last third has
-    /// no faults: it shows whether the cluster recovers.
+    /// Generates the faults that the protocol tolerates, for a run of that length. The last third
+    /// has no faults: it shows whether the cluster recovers.
     pub(crate) fn generate(
         entry: &Entry,
         nodes: u32,
@@ -47,14 +47,16 @@ impl Chaos {
         if entry.recovers && nodes > 1 {
             let kills = (run.as_secs() / 2).clamp(1, 30);
             let description = format!(
-                "{name} tolerates crashes with recovery from stable storage: {kills} times a node is killed and restarted, one at a time"
+                "{name} tolerates crashes with recovery from stable storage: {kills} times a node \
+                 is killed and restarted, one at a time"
             );
             return Self { kills: times(kills, run, rng), back_after: Some(DOWN), description };
         }
         if has_leases(name, nodes) && nodes > 2 {
             let kills = (run.as_secs() / 3).clamp(1, 30);
             let description = format!(
-                "with leases {name} tolerates a crash of any node, which restarts as a new incarnation: {kills} times a node is killed and restarted, one at a time"
+                "with leases {name} tolerates a crash of any node, which restarts as a new \
+                 incarnation: {kills} times a node is killed and restarted, one at a time"
             );
             return Self { kills: times(kills, run, rng), back_after: Some(DOWN), description };
         }
@@ -66,7 +68,8 @@ impl Chaos {
             ),
             (_, 0) => format!("with {nodes} nodes no node is killed: {LEFT} are always left"),
             (_, max) => format!(
-                "{name} tolerates {}: {max} of {nodes} nodes are killed and not restarted (they would be refused)",
+                "{name} tolerates {}: {max} of {nodes} nodes are killed and not restarted (they \
+                 would be refused)",
                 entry.tolerates
             ),
         };
@@ -93,8 +96,8 @@ mod tests {
         Chaos::generate(entry, nodes, k, Duration::from_secs(10), &mut Rng::fork(1, "chaos"))
     }
 
-    /// Each protocol gets the faults that it tolerates: k-1 kills without a detector, all nodes but two
-    /// with one, kills with restarts if nodes recover.
+    /// Each protocol gets the faults that it tolerates: k-1 kills without a detector, all nodes but
+    /// two with one, kills with restarts if nodes recover.
     #[test]
     fn faults_are_those_that_a_protocol_tolerates() {
         for (name, kills) in

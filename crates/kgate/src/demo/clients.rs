@@ -1,5 +1,5 @@
-//! Contending clients: each has its own session with a node, acquires, holds for a moment, releases,
-//! and starts again.
+//! Contending clients: each has its own session with a node, acquires, holds for a moment,
+//! releases, and starts again.
 
 use std::time::Duration;
 

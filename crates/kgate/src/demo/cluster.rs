@@ -1,8 +1,8 @@
 //! Nodes as processes of this machine, on free ports.
 //!
-//! Each is this binary, started again with its own configuration in a directory that is removed with
-//! the cluster. The reports of all nodes, and their ends, come through one queue, so a node that
-//! stops by itself is noticed at once.
+//! Each is this binary, started again with its own configuration in a directory that is removed
+//! with the cluster. The reports of all nodes, and their ends, come through one queue, so a node
+//! that stops by itself is noticed at once.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -49,13 +49,15 @@ impl Plan {
     }
 }
 
-/// Whether a cluster runs with leases: `slots`, with as many nodes as one machine can renew in time.
+/// Whether a cluster runs with leases: `slots`, with as many nodes as one machine can renew in
+/// time.
 pub(crate) fn has_leases(protocol: &str, nodes: u32) -> bool {
     protocol == "slots" && nodes <= 10
 }
 
 /// Short leases that a busy machine can still renew in time.
-const TIMING: &str = "[timing]\nlease = \"3s\"\nnode_ping = \"200ms\"\nsession_ping = \"200ms\"\nsuspect_after = \"1s\"\ngrace = \"500ms\"\n";
+const TIMING: &str = "[timing]\nlease = \"3s\"\nnode_ping = \"200ms\"\nsession_ping \
+ = \"200ms\"\nsuspect_after = \"1s\"\ngrace = \"500ms\"\n";
 
 /// A report of a node; none if its process has ended.
 #[derive(Debug)]
@@ -267,7 +269,8 @@ fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &
             .map(|number| format!("[[gate]]\nname = {:?}\nk = {k}\n", gate_name(number as usize)))
             .collect();
         return format!(
-            "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\ndata = {data:?}\nnew_gates = false\n{gates}{TIMING}"
+            "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\ndata = \
+             {data:?}\nnew_gates = false\n{gates}{TIMING}"
         );
     }
     // Clients die with their node, so a restarted node need not wait for their sessions.

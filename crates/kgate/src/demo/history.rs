@@ -1,10 +1,10 @@
 //! The history of all clients by one clock: the trace by which a run is checked.
 //!
 //! Each event is recorded under one lock, with the time read inside it, so that the order of events
-//! is the order of time and ties are not ambiguous. A client records a grant after it got its permit,
-//! and a release before it releases. Two clients hold at once in the history only if they did. Before
-//! a node is killed, the history records the crash of all its clients, which record nothing after
-//! that: they are on the machine that dies.
+//! is the order of time and ties are not ambiguous. A client records a grant after it got its
+//! permit, and a release before it releases. Two clients hold at once in the history only if they
+//! did. Before a node is killed, the history records the crash of all its clients, which record
+//! nothing after that: they are on the machine that dies.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -213,7 +213,8 @@ impl History {
     /// Writes the history as a trace.
     pub(crate) fn trace(&self, protocol: &str, k: u32, to: &mut impl Write) -> std::io::Result<()> {
         let log = self.lock();
-        let run = serde_json::json!({ "protocol": protocol, "n": log.clients.len().max(1), "k": k, "by": "kgate demo" });
+        let n = log.clients.len().max(1);
+        let run = serde_json::json!({ "protocol": protocol, "n": n, "k": k, "by": "kgate demo" });
         let mut writer = Writer::new(Box::new(to), &run);
         for (at, Process(process), event) in &log.events {
             let event = match event {
@@ -281,7 +282,8 @@ mod tests {
         assert_eq!(properties(&history, 2), [SlotFences::NAME; 2]);
     }
 
-    /// Clients of a killed node crash before it: they hold nothing any more and record nothing more.
+    /// Clients of a killed node crash before it: they hold nothing any more and record nothing
+    /// more.
     #[test]
     fn clients_die_with_their_node() {
         let history = History::new(2);

@@ -112,8 +112,8 @@ impl Screen {
             let _ = write!(text, "\x1b[{}A", self.lines);
         }
         for line in &lines {
-            // The terminal truncates long lines instead of wrapping them: the number of lines must be
-            // right.
+            // The terminal truncates long lines instead of wrapping them: the number of lines must
+            // be right.
             let _ = write!(text, "\x1b[2K\x1b[?7l{line}\x1b[?7h\r\n");
         }
         self.lines = lines.len();

@@ -26,7 +26,8 @@ impl Alarm {
         Ok(Alarm(timerfd_create(TimerfdClockId::Boottime, flags)?))
     }
 
-    /// Fires at `at` or earlier; never at `FOR_EVER`. Setting it clears an expiry that was not read.
+    /// Fires at `at` or earlier; never at `FOR_EVER`. Setting it clears an expiry that was not
+    /// read.
     pub(crate) fn set(&self, at: LeaseInstant, now: LeaseInstant) -> io::Result<()> {
         let wait = if at == LeaseInstant::FOR_EVER { Duration::ZERO } else { delay(at.after(now)) };
         let first = Timespec {

@@ -1,8 +1,9 @@
 //! The messages between front, guard and stage, over socket pairs.
 //!
-//! Each child process gets its end as standard input, the only descriptor that safe code can inherit
-//! from a parent. CMD's standard input and all other descriptors travel inside messages. Packets keep
-//! their boundaries and order. Sending never waits: a frozen reader must not freeze the writer.
+//! Each child process gets its end as standard input, the only descriptor that safe code can
+//! inherit from a parent. CMD's standard input and all other descriptors travel inside messages.
+//! Packets keep their boundaries and order. Sending never waits: a frozen reader must not freeze
+//! the writer.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -81,8 +82,8 @@ pub(crate) struct Go {
     pub(crate) blocked: Vec<i32>,
 }
 
-/// From the stage to the guard: CMD could not be executed. If it could, the channel closes without a
-/// message.
+/// From the stage to the guard: CMD could not be executed. If it could, the channel closes without
+/// a message.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NotRun {
     pub(crate) errno: i32,
@@ -178,8 +179,8 @@ impl AsFd for Channel {
 mod tests {
     use super::*;
 
-    /// Messages keep their boundaries, descriptors arrive with their message, and a closed end is told
-    /// from an empty channel.
+    /// Messages keep their boundaries, descriptors arrive with their message, and a closed end is
+    /// told from an empty channel.
     #[test]
     fn messages_keep_their_boundaries() {
         let (ours, theirs) = Channel::pair().expect("sockets");

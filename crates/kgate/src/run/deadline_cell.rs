@@ -33,8 +33,8 @@ impl DeadlineCell {
         self.0.write_all_at(&bytes, 0)
     }
 
-    /// The deadline; `None` if no consistent value could be read. The caller keeps the previous value,
-    /// which is earlier and therefore safe.
+    /// The deadline; `None` if no consistent value could be read. The caller keeps the previous
+    /// value, which is earlier and therefore safe.
     pub(crate) fn read(&self) -> Option<LeaseInstant> {
         const TRIES: u32 = 100;
         (0..TRIES).find_map(|_| {

@@ -1,14 +1,14 @@
 //! The front of `kgate run`: the process that the user started.
 //!
-//! It has the terminal, receives the signals and returns the exit code. The guard does the work. The
-//! front reads the same deadline and kills the tree at D - K without the guard, so a frozen guard
-//! does no harm. If the guard dies, the front inherits its descendants, ends them, and releases the
-//! permit by its release token.
+//! It has the terminal, receives the signals and returns the exit code. The guard does the work.
+//! The front reads the same deadline and kills the tree at D - K without the guard, so a frozen
+//! guard does no harm. If the guard dies, the front inherits its descendants, ends them, and
+//! releases the permit by its release token.
 //!
 //! ```text
 //! waiting --started--> running --ended--> exit code
-//!                         |--D - K passed: kill all below the guard (overdue)--ended, or no answer--> 121
-//!                         `--the guard died: stop all that was below it (orphaned)--tree gone--> 121
+//! running --D - K passed: kill all below the guard (overdue)--ended, or no answer--> 121
+//! running --the guard died: stop all that was below it (orphaned)--tree gone--> 121
 //! ```
 
 use std::ffi::OsString;
@@ -47,8 +47,8 @@ pub(crate) struct RunPlan {
     pub(crate) detached: bool,
 }
 
-/// A guard without a request. Its start takes as long as parsing the command line, so both happen at
-/// once. If the command line is wrong, the channel closes and the guard exits.
+/// A guard without a request. Its start takes as long as parsing the command line, so both happen
+/// at once. If the command line is wrong, the channel closes and the guard exits.
 #[derive(Debug)]
 pub(crate) struct EarlyGuard {
     channel: Channel,
@@ -56,8 +56,8 @@ pub(crate) struct EarlyGuard {
 }
 
 impl EarlyGuard {
-    /// Starts the guard of `kgate run .. -- CMD`. For `kgate acquire` the guard belongs to a session
-    /// that does not exist yet.
+    /// Starts the guard of `kgate run .. -- CMD`. For `kgate acquire` the guard belongs to a
+    /// session that does not exist yet.
     pub(crate) fn start(arguments: &[OsString]) -> Option<Self> {
         let (options, command) =
             arguments.split_at(arguments.iter().position(|word| word == "--")?);
@@ -114,8 +114,8 @@ struct Front {
 enum Phase {
     /// CMD has not started, or runs with a valid permit.
     Waiting,
-    /// D - K has passed: the front kills, and the guard should too. The guard has until `give_up_at`
-    /// to report the end.
+    /// D - K has passed: the front kills, and the guard should too. The guard has until
+    /// `give_up_at` to report the end.
     Overdue { sweep: Sweep, give_up_at: LeaseInstant },
     /// The guard has died.
     Orphaned(Sweep),
@@ -125,8 +125,8 @@ impl Front {
     fn start(plan: RunPlan, guard: Option<EarlyGuard>, open: OpenKeeper) -> io::Result<Self> {
         if plan.detached {
             setsid()?;
-            // If `kgate acquire` dies before the grant, the token would be lost. After the grant this
-            // signal is ignored.
+            // If `kgate acquire` dies before the grant, the token would be lost. After the grant
+            // this signal is ignored.
             set_parent_process_death_signal(Some(process::Signal::HUP))?;
         }
         let blocked = blocked_before()?;
@@ -292,14 +292,14 @@ impl Front {
         End::Lost(reason.to_owned())
     }
 
-    /// Announces to the guard, before CMD ends, that the front ends it: a guard that wakes in between
-    /// would take it for CMD's own end. An error means that the guard is dead.
+    /// Announces to the guard, before CMD ends, that the front ends it: a guard that wakes in
+    /// between would take it for CMD's own end. An error means that the guard is dead.
     fn send_stopping(&self) {
         let _dead = self.channel.send(&ToGuard::Stopping, &[]);
     }
 
-    /// The guard sends TERM at D - K - G. A quarter of the grace later the guard counts as frozen, and
-    /// the front sends it.
+    /// The guard sends TERM at D - K - G. A quarter of the grace later the guard counts as frozen,
+    /// and the front sends it.
     fn term_at(&self) -> LeaseInstant {
         self.margins.kill_at(self.until) - self.margins.grace / 4 * 3
     }
@@ -333,16 +333,17 @@ impl Front {
         }
     }
 
-    /// CMD was stopped by its terminal. Either it needs the terminal, which this process has, or the
-    /// whole job stops with it, so that the shell shows its prompt. A plain SIGSTOP concerns CMD alone.
+    /// CMD was stopped by its terminal. Either it needs the terminal, which this process has, or
+    /// the whole job stops with it, so that the shell shows its prompt. A plain SIGSTOP concerns
+    /// CMD alone.
     fn on_stopped(&mut self, signal: i32) {
         let needs_terminal = signal == Signal::SIGTTIN as i32 || signal == Signal::SIGTTOU as i32;
         let Some(terminal) = &self.terminal else { return };
         if needs_terminal && terminal.is_ours() {
             self.resume();
         } else if needs_terminal || signal == Signal::SIGTSTP as i32 {
-            // To the whole job: the shell would wait for the other processes. The kernel does not stop
-            // an orphaned process group; then CMD continues as well.
+            // To the whole job: the shell would wait for the other processes. The kernel does not
+            // stop an orphaned process group; then CMD continues as well.
             stop_by(|| kill_current_process_group(process::Signal::TSTP));
             self.resume();
         }
@@ -359,8 +360,8 @@ impl Front {
         let _gone = kill_process_group(command, process::Signal::CONT);
     }
 
-    /// Takes the terminal back and waits for the end of the guard, so that no process of kgate is left
-    /// when the caller continues.
+    /// Takes the terminal back and waits for the end of the guard, so that no process of kgate is
+    /// left when the caller continues.
     fn leave(&self) {
         if let (Some(terminal), Some(command)) = (&self.terminal, self.command) {
             terminal.take_back_from(command);

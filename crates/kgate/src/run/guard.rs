@@ -2,17 +2,18 @@
 //!
 //! It has its own process group, so that no key of the terminal reaches it, and it ignores the
 //! signals that would end it: it runs as long as the permit is held. It is a subreaper, so no
-//! descendant of CMD can leave the tree. It has no session of its own: CMD's group would be orphaned
-//! there, and Ctrl-Z would have no effect on it.
+//! descendant of CMD can leave the tree. It has no session of its own: CMD's group would be
+//! orphaned there, and Ctrl-Z would have no effect on it.
 //!
 //! ```text
-//! requesting --granted--> running --CMD ended, permit lost, front died--> sweeping --tree gone--> releasing --released--> over
-//!    \--refused, timed out, signal-------------------------------------------^
+//! requesting --granted--> running --CMD ended, permit lost, front died--> sweeping
+//!    `--refused, timed out, signal--------------------------------------> sweeping
+//! sweeping --tree gone--> releasing --released--> over
 //! ```
 //!
 //! Invariant: the permit is released only when the tree is gone, and the guard never waits for CMD.
-//! The process id of CMD, and so that of its group, stays in use until the front has ended: no signal
-//! of kgate can reach another process that reuses the id.
+//! The process id of CMD, and so that of its group, stays in use until the front has ended: no
+//! signal of kgate can reach another process that reuses the id.
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -1,9 +1,9 @@
 //! `kgate acquire` and `kgate release`: a permit for a script, held by background processes.
 //!
 //! `acquire` starts `kgate run NAME .. -- kgate hold DESCRIPTION` in a session of its own, so the
-//! holder has all properties of `kgate run`. `hold` is a CMD that listens on a socket in a directory
-//! of the user, prints the permit, and exits on request; then the guard releases the permit as
-//! usual. `release` waits for the end of the front, which follows the release.
+//! holder has all properties of `kgate run`. `hold` is a CMD that listens on a socket in a
+//! directory of the user, prints the permit, and exits on request; then the guard releases the
+//! permit as usual. `release` waits for the end of the front, which follows the release.
 //!
 //! The token is the name of the socket: 128 random bits. Only a user who may open the directory can
 //! release. `hold` gets the token by standard input, because `ps` shows arguments to every user of

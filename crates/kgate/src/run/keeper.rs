@@ -4,9 +4,9 @@
 //! sends every [`KeeperEvent`] through the [`EventSender`] that it was given. The keeper can never
 //! block the guard, whose main thread waits for nothing but its descriptors.
 //!
-//! Rules of a keeper: only `Renewed` makes a permit valid (LEASES S2: a grant does not), so it comes
-//! before `Granted`. After `Lost` or `Refused` only `Released` follows. Every call of `release` is
-//! answered by `Released`.
+//! Rules of a keeper: only `Renewed` makes a permit valid (LEASES S2: a grant does not), so it
+//! comes before `Granted`. After `Lost` or `Refused` only `Released` follows. Every call of
+//! `release` is answered by `Released`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,8 +30,8 @@ pub(crate) trait Keeper {
     /// confirms it. Called only when the whole process tree is gone (LEASES S4).
     fn release(&mut self);
 
-    /// Releases the permit of a process that has died, by its token. The tree is gone. Waits at most
-    /// `limit`.
+    /// Releases the permit of a process that has died, by its token. The tree is gone. Waits at
+    /// most `limit`.
     fn release_orphaned(&mut self, token: &[u8], limit: Duration);
 }
 

@@ -1,8 +1,8 @@
 //! When a process tree gets its signals: TERM at D - K - G, KILL at D - K, gone by D (LEASES S3).
 //!
 //! D is the deadline: the permit is certainly valid until then. G is the grace between TERM and
-//! KILL. K is the time from KILL until the last process is certainly gone. Front and guard decide by
-//! the same function.
+//! KILL. K is the time from KILL until the last process is certainly gone. Front and guard decide
+//! by the same function.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ impl Margins {
     /// Default of K, if the node does not configure it.
     pub(crate) const KILL: Duration = Duration::from_millis(250);
 
-    /// The margins with G + K at most `max`: the requested grace, or as much of the default as fits.
-    /// None if the requested grace does not fit.
+    /// The margins with G + K at most `max`: the requested grace, or as much of the default as
+    /// fits. None if the requested grace does not fit.
     pub(crate) fn fitting(
         requested: Option<Duration>,
         kill: Duration,
@@ -87,8 +87,8 @@ mod tests {
         }
     }
 
-    /// LEASES section 1: a requested grace is kept or refused, to the millisecond; the default grace
-    /// shrinks to the available time.
+    /// LEASES section 1: a requested grace is kept or refused, to the millisecond; the default
+    /// grace shrinks to the available time.
     #[test]
     fn the_grace_fits_or_shrinks() {
         let ms = Duration::from_millis;

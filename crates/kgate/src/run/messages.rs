@@ -24,7 +24,8 @@ pub(crate) fn granted(
 ) -> String {
     let what = if granted.slots.len() == 1 { "slot" } else { "slots" };
     format!(
-        "acquired {what} {} of gate {} (k = {}) from node {} after {:.6} s, fence {:032x}; running {command}",
+        "acquired {what} {} of gate {} (k = {}) from node {} after {:.6} s, fence {:032x}; running \
+         {command}",
         listed(&granted.slots),
         request.gate,
         granted.k,
@@ -40,7 +41,8 @@ pub(crate) fn timed_out(request: &AcquireRequest) -> String {
         Wait::ForEver | Wait::No => "the time limit".to_owned(),
     };
     format!(
-        "timed out: no free slots at gate {} within {span}; wait longer with --wait, or see the holders with `kgate status`",
+        "timed out: no free slots at gate {} within {span}; wait longer with --wait, or see the \
+         holders with `kgate status`",
         request.gate
     )
 }

@@ -1,9 +1,12 @@
 //! `kgate run`: a command that runs while, and only while, a permit is held (LEASES section 5).
 //!
 //! ```text
-//! front (terminal, signals, exit code) --starts--> guard (permit, renewals) --starts--> stage --becomes--> CMD
-//!        \____________________ shared cell with the deadline D ______/
+//! front --starts--> guard --starts--> stage --becomes--> CMD
+//!     \_______________/
+//!   shared cell with the deadline D
 //! ```
+//!
+//! The front has the terminal, the signals and the exit code. The guard holds the permit.
 //!
 //! Front and guard each end CMD and all its descendants before D without the other, so a frozen or
 //! killed wrapper leaves no running child behind. `unsafe` is forbidden, so nothing forks: each

@@ -16,17 +16,20 @@ const MOST: i64 = kgate_node::core::Definition::MOST as i64;
 
 /// Shown below `kgate run --help`.
 pub(crate) const RUN_HELP: &str = "\
-CMD runs without a shell, in its own process group, with the standard input, output and error of kgate. kgate forwards the signals that it \
-gets. When CMD ends, kgate stops the processes that CMD left running, and then releases the permit. If the permit is lost, CMD and all its \
-descendants get SIGTERM, and SIGKILL after the grace.
+CMD runs without a shell, in its own process group, with the standard input, output and error of \
+kgate. kgate forwards the signals that it gets. When CMD ends, kgate stops the processes that CMD \
+left running, and then releases the permit. If the permit is lost, CMD and all its descendants \
+get SIGTERM, and SIGKILL after the grace.
 
-Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), KGATE_K, KGATE_FENCE (32 hexadecimal digits, increases \
-with every holder of a slot), KGATE_NODE, KGATE_DEADLINE_FD.
+Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), KGATE_K, \
+KGATE_FENCE (32 hexadecimal digits, increases with every holder of a slot), KGATE_NODE, \
+KGATE_DEADLINE_FD.
 
-Exit codes: the exit code of CMD, or 128 + the signal that ended it; 2: usage error, CMD was not run (for example -p greater than k, a closed gate, a \
---grace longer than the lease allows, an invalid --node); 120: timed out, or no free slots with -n (-E sets another code); 121: the permit \
-was lost and CMD was stopped; 122: no quorum or no node; 123: the gate has another k; 125: internal error; 126: CMD cannot be executed; 127: CMD \
-not found.
+Exit codes: the exit code of CMD, or 128 + the signal that ended it; 2: usage error, CMD was not \
+run (for example -p greater than k, a closed gate, a --grace longer than the lease allows, an \
+invalid --node); 120: timed out, or no free slots with -n (-E sets another code); 121: the permit \
+was lost and CMD was stopped; 122: no quorum or no node; 123: the gate has another k; 125: \
+internal error; 126: CMD cannot be executed; 127: CMD not found.
 
 Examples:
   At most three builds at a time:
@@ -36,7 +39,8 @@ Examples:
   Two slots, waiting up to a minute:
     kgate run licences -p 2 -w 1m -- simulate model.json
   A node on another machine:
-    kgate run builds -k 3 --node https://10.0.0.1:7400 --ca ca.pem --cert client-ci.pem --key client-ci.key -- make";
+    kgate run builds -k 3 --node https://10.0.0.1:7400 --ca ca.pem --cert client-ci.pem --key \
+    client-ci.key -- make";
 
 /// Arguments of `kgate run`.
 #[derive(Debug, Args)]
@@ -53,12 +57,16 @@ pub(crate) struct RunArgs {
 
 /// Shown below `kgate acquire --help`.
 pub(crate) const ACQUIRE_HELP: &str = "\
-For scripts whose work is not one command. A background process holds the permit until `kgate release TOKEN`. The script is not stopped if the \
-permit is lost: prefer `kgate run`, or pass the fence to the resource that the permit protects. The exit codes are those of `kgate run`.
+For scripts whose work is not one command. A background process holds the permit until `kgate \
+release TOKEN`. The script is not stopped if the permit is lost: prefer `kgate run`, or pass the \
+fence to the resource that the permit protects. The exit codes are those of `kgate run`.
 
-With --ttl or --policy hold the permit is durable: the log of the cluster holds it, and no process. It ends by `kgate release TOKEN` at any node, when the time to live (1s to 365d) \
-has passed without `kgate renew TOKEN`, or by `kgate evict --permit`. Failures of nodes and networks do not end it, and nothing stops the script. `kgate release` of a durable permit is idempotent: it exits 0 \
-even if the permit had already expired or been evicted, with a warning. `kgate renew` exits 121 then: a script that must know renews before it commits its work.
+With --ttl or --policy hold the permit is durable: the log of the cluster holds it, and no \
+process. It ends by `kgate release TOKEN` at any node, when the time to live (1s to 365d) has \
+passed without `kgate renew TOKEN`, or by `kgate evict --permit`. Failures of nodes and networks \
+do not end it, and nothing stops the script. `kgate release` of a durable permit is idempotent: \
+it exits 0 even if the permit had already expired or been evicted, with a warning. `kgate renew` \
+exits 121 then: a script that must know renews before it commits its work.
 
 Examples:
   token=$(kgate acquire deploy -k 1) || exit
@@ -69,10 +77,13 @@ Examples:
 
 /// Shown below `kgate release --help`.
 const RELEASE_HELP: &str = "\
-Exit codes for a permit that a background process holds: 0: released; 121: the permit was lost, or released before.
+Exit codes for a permit that a background process holds: 0: released; 121: the permit was lost, \
+or released before.
 
-Exit codes for a durable permit (its token begins with permit-): 0: the permit is not held any more; 122: no quorum or no node, so the result is unknown. Release is idempotent: it \
-exits 0 even if the permit had already expired, been evicted or been released, and prints a warning. Retry it if the answer was lost. `kgate renew` exits 121 in these cases.
+Exit codes for a durable permit (its token begins with permit-): 0: the permit is not held any \
+more; 122: no quorum or no node, so the result is unknown. Release is idempotent: it exits 0 even \
+if the permit had already expired, been evicted or been released, and prints a warning. Retry it \
+if the answer was lost. `kgate renew` exits 121 in these cases.
 
 Example:
   kgate release \"$token\"";
@@ -82,12 +93,12 @@ Example:
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
     pub(crate) acquire: RequestArgs,
-    /// Acquire a durable permit with this time to live, for example 10m; `kgate renew TOKEN` restarts
-    /// the time
+    /// Acquire a durable permit with this time to live, for example 10m; `kgate renew TOKEN`
+    /// restarts the time
     #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_TTL")]
     pub(crate) ttl: Option<Duration>,
-    /// With `hold`, acquire a durable permit that lasts until `kgate release TOKEN`; the gate must have
-    /// this policy, and a new gate gets it
+    /// With `hold`, acquire a durable permit that lasts until `kgate release TOKEN`; the gate must
+    /// have this policy, and a new gate gets it
     #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
     pub(crate) policy: Option<Policy>,
     /// Print one JSON object: token, gate, slots, k, fence, node
@@ -132,8 +143,8 @@ pub(crate) struct ReleaseArgs {
     /// The token that `kgate acquire` printed
     #[arg(value_name = "TOKEN")]
     pub(crate) token: String,
-    /// For a durable permit, the node to contact: HOST:PORT, https://HOST:PORT or unix:PATH [default:
-    /// the node of this machine or of this user]
+    /// For a durable permit, the node to contact: HOST:PORT, https://HOST:PORT or unix:PATH
+    /// [default: the node of this machine or of this user]
     #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
     pub(crate) node: Option<String>,
     #[command(flatten)]
@@ -147,10 +158,16 @@ pub(crate) struct RequestArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Number of slots of the gate: a new gate is created with it, an existing one must have it
-    #[arg(short = 'k', value_name = "K", value_parser = clap::value_parser!(u32).range(1..=MOST), env = "KGATE_OPT_K")]
+    #[arg(
+        short = 'k', value_name = "K", value_parser = clap::value_parser!(u32).range(1..=MOST),
+        env = "KGATE_OPT_K"
+    )]
     pub(crate) k: Option<u32>,
     /// Weight of the request: the number of slots to take, all or none
-    #[arg(short = 'p', long, value_name = "PERMITS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MOST), env = "KGATE_OPT_PERMITS")]
+    #[arg(
+        short = 'p', long, value_name = "PERMITS", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=MOST), env = "KGATE_OPT_PERMITS"
+    )]
     pub(crate) permits: u32,
     /// Maximum time to wait: 30, 1.5s, 200ms, 5m, 1h [default: no limit]
     #[arg(short = 'w', long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_WAIT")]
@@ -159,7 +176,10 @@ pub(crate) struct RequestArgs {
     #[arg(short = 'n', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_NO_WAIT")]
     pub(crate) no_wait: bool,
     /// Exit code for a timeout, or for no free slots with -n
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::BUSY, env = "KGATE_OPT_CONFLICT_EXIT_CODE")]
+    #[arg(
+        short = 'E', long, value_name = "CODE", default_value_t = exit::BUSY,
+        env = "KGATE_OPT_CONFLICT_EXIT_CODE"
+    )]
     pub(crate) conflict_exit_code: u8,
     /// The node to contact: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this
     /// machine, or one that is started for this user]
@@ -167,8 +187,8 @@ pub(crate) struct RequestArgs {
     pub(crate) node: Option<String>,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
-    /// Time from SIGTERM to SIGKILL when the permit is lost [default: 1s, or less if the node's lease
-    /// is short]
+    /// Time from SIGTERM to SIGKILL when the permit is lost [default: 1s, or less if the node's
+    /// lease is short]
     #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_GRACE")]
     pub(crate) grace: Option<Duration>,
     /// Print the request and the grant on standard error
@@ -177,8 +197,8 @@ pub(crate) struct RequestArgs {
 }
 
 impl RequestArgs {
-    /// The request that the command line describes. `given` tells arguments of the command line from
-    /// those of the environment; the former take precedence.
+    /// The request that the command line describes. `given` tells arguments of the command line
+    /// from those of the environment; the former take precedence.
     pub(crate) fn request(&self, given: &ArgMatches) -> Result<AcquireRequest, UsageError> {
         let on_command_line = |name| given.value_source(name) == Some(ValueSource::CommandLine);
         let wait = match (self.wait, self.no_wait) {

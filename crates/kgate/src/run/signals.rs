@@ -1,9 +1,9 @@
 //! Signals read from a descriptor.
 //!
-//! A blocked signal stays in a `signalfd` until it is read. No handler runs, no call is interrupted,
-//! and no disposition changes: CMD ignores the signals that were ignored when kgate was started
-//! (`nohup`, a background job of a script). Children inherit the blocked signals, so the stage
-//! unblocks them, except those that were blocked before.
+//! A blocked signal stays in a `signalfd` until it is read. No handler runs, no call is
+//! interrupted, and no disposition changes: CMD ignores the signals that were ignored when kgate
+//! was started (`nohup`, a background job of a script). Children inherit the blocked signals, so
+//! the stage unblocks them, except those that were blocked before.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -43,8 +43,8 @@ pub(crate) const IGNORED_BY_GUARD: [Signal; 10] = [
 pub(crate) struct Signals(SignalFd);
 
 impl Signals {
-    /// Blocks the signals. Must be called before any thread starts: a thread inherits the mask of its
-    /// parent.
+    /// Blocks the signals. Must be called before any thread starts: a thread inherits the mask of
+    /// its parent.
     pub(crate) fn block(signals: &[Signal]) -> io::Result<Self> {
         let set = set_of(signals);
         set.thread_block()?;

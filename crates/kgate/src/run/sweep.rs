@@ -1,12 +1,13 @@
 //! Ends a process tree: TERM to all processes, KILL after the grace, until no process is left.
 //!
-//! The group gets the signal first, in one call, because no fork can outrun that; then the processes
-//! that left the group. A stopped process is continued so that it handles TERM; KILL needs no CONT.
-//! The number of the group stays valid while its leader has not been waited for, which happens only
-//! after the tree is gone. A process that was reparented during a walk, because its parent handled
-//! TERM first, is found by a later walk, and so is one that was forked meanwhile. Every program gets
-//! TERM once. A program, not a process: a TERM that a shell's child gets between `fork` and `exec`
-//! is lost with the shell's handler, and the shell would wait for a command that never got it.
+//! The group gets the signal first, in one call, because no fork can outrun that; then the
+//! processes that left the group. A stopped process is continued so that it handles TERM; KILL
+//! needs no CONT. The number of the group stays valid while its leader has not been waited for,
+//! which happens only after the tree is gone. A process that was reparented during a walk, because
+//! its parent handled TERM first, is found by a later walk, and so is one that was forked
+//! meanwhile. Every program gets TERM once. A program, not a process: a TERM that a shell's child
+//! gets between `fork` and `exec` is lost with the shell's handler, and the shell would wait for a
+//! command that never got it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,8 +30,8 @@ pub(crate) struct Sweep {
 
 /// Interval of walks while killing, for processes forked meanwhile.
 const KILL_INTERVAL: Duration = Duration::from_millis(10);
-/// Interval of walks while terminating: a shell that has just started its next command waits for that
-/// before it handles TERM.
+/// Interval of walks while terminating: a shell that has just started its next command waits for
+/// that before it handles TERM.
 const TERM_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Sweep {

@@ -1,12 +1,13 @@
 //! Finds all descendants of this process.
 //!
-//! `setsid` leaves a process group and not the tree, because a subreaper inherits every orphan below
-//! it. The tree is therefore walked through `/proc/PID/task/*/children`, signalled, and walked again.
+//! `setsid` leaves a process group and not the tree, because a subreaper inherits every orphan
+//! below it. The tree is therefore walked through `/proc/PID/task/*/children`, signalled, and
+//! walked again.
 //!
 //! One walk that finds no living process does not prove that there is none: a process may have died
 //! during the walk, and its child been reparented. A child is reparented before its parent shows as
-//! dead. Two walks that find no living process and the same dead ones do prove it: a child of one of
-//! the dead would be new in the second walk.
+//! dead. Two walks that find no living process and the same dead ones do prove it: a child of one
+//! of the dead would be new in the second walk.
 
 use std::collections::BTreeSet;
 use std::fs;

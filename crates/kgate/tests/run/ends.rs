@@ -101,7 +101,8 @@ fn the_environment_describes_the_permit() {
 
 /// LEASES section 5: CMD can read the deadline and cannot write it.
 fn the_deadline_can_be_read() {
-    let script = "wc -c < /proc/self/fd/$KGATE_DEADLINE_FD; grep flags: /proc/self/fdinfo/$KGATE_DEADLINE_FD";
+    let script = "wc -c < /proc/self/fd/$KGATE_DEADLINE_FD; grep flags: \
+     /proc/self/fdinfo/$KGATE_DEADLINE_FD";
     let (_, text, _, _) = Fixture::new(&["gate", "--", "sh", "-c", script]).finish();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("16"));

@@ -1,9 +1,9 @@
 //! A keeper that the environment and a pipe control, and that logs its calls.
 //!
-//! `FAKE_ANSWER`: grant, busy, unavailable, conflict, silence. `FAKE_LEASE_MS`: the lease of a renewal
-//! (default: for ever); it renews four times as often. `FAKE_CONTROL`: a named pipe; `lost` reports a
-//! loss, `silence` stops renewing, `grant` grants. `FAKE_LOG`: lines `requested ..`, `granted`,
-//! `released by ..`, with the state of the lock on `FAKE_MARKER`.
+//! `FAKE_ANSWER`: grant, busy, unavailable, conflict, silence. `FAKE_LEASE_MS`: the lease of a
+//! renewal (default: for ever); it renews four times as often. `FAKE_CONTROL`: a named pipe; `lost`
+//! reports a loss, `silence` stops renewing, `grant` grants. `FAKE_LOG`: lines `requested ..`,
+//! `granted`, `released by ..`, with the state of the lock on `FAKE_MARKER`.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,5 @@
-//! LEASES section 5: whatever is lost, killed or frozen, no descendant of CMD outlives the permit, and
-//! the permit is released only when they are gone.
+//! LEASES section 5: whatever is lost, killed or frozen, no descendant of CMD outlives the permit,
+//! and the permit is released only when they are gone.
 
 use std::io::Read;
 use std::time::Duration;
@@ -54,8 +54,8 @@ fn released_once(running: &Running) {
     assert!(!log.contains("HELD"), "released before the tree was gone: {log}");
 }
 
-/// SIGTERM to all processes, also to those outside the group; 121. They end at once, so the grace is
-/// not used up.
+/// SIGTERM to all processes, also to those outside the group; 121. They end at once, so the grace
+/// is not used up.
 fn a_loss_ends_the_family() {
     let (mut running, members) = start_with("1h", "'echo x >> heard; exit 0'", None);
     running.control("lost");

@@ -194,7 +194,8 @@ pub(crate) fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T 
 pub(crate) fn family(on_term: &str) -> [String; 3] {
     let script = format!(
         "exec 9>marker; flock -x 9; trap {on_term} TERM
-         setsid sh -c \"trap {on_term} TERM; echo \\$\\$ > grandchild.new; mv grandchild.new grandchild; \
+         setsid sh -c \"trap {on_term} TERM; echo \\$\\$ > grandchild.new; mv grandchild.new \
+         grandchild; \
              while :; do sleep 1000; done\" &
          while [ ! -e grandchild ]; do sleep 0.01; done
          echo $$ > command.new; mv command.new command

@@ -13,7 +13,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("holds::a_lost_permit_cannot_be_released", a_lost_permit_cannot_be_released),
 ];
 
-/// Acquires, and returns exit code and output; the fake of the holder is controlled by this fixture.
+/// Acquires, and returns exit code and output; the fake of the holder is controlled by this
+/// fixture.
 fn acquire(fixture: Fixture) -> (Fixture, Option<i32>, String) {
     let folder = fixture.folder.clone();
     let mut running = fixture
@@ -41,7 +42,8 @@ fn acquired_and_released() {
     assert_eq!(code, Some(0));
     let start = text.strip_prefix("{\"token\":\"").expect("JSON");
     let (token, rest) = start.split_at(32);
-    let expected = "\",\"gate\":\"gate\",\"slots\":[0,2],\"k\":2,\"fence\":\"000000000000feed0000000000000007\",\"node\":\"fake-node\"}\n";
+    let expected = "\",\"gate\":\"gate\",\"slots\":[0,2],\"k\":2,\
+                    \"fence\":\"000000000000feed0000000000000007\",\"node\":\"fake-node\"}\n";
     assert_eq!(rest, expected);
     assert_eq!(fixture.log(), "requested gate Some(2) 2\ngranted\n");
     assert_eq!(release(&fixture, token), Some(0));

@@ -100,7 +100,8 @@ fn ctrl_c_reaches_the_command() {
 fn ctrl_z_stops_the_job_and_fg_resumes_it() {
     let mut shell = Shell::start();
     shell.press(
-        "$KGATE run gate -- sh -c 'echo run''ning; while read line; do echo got $line; done; exit 5'\n",
+        "$KGATE run gate -- sh -c 'echo run''ning; while read line; do echo got $line; done; exit \
+         5'\n",
     );
     shell.expect("running");
     for _ in 0..2 {
@@ -124,7 +125,10 @@ fn ctrl_z_stops_the_job_and_fg_resumes_it() {
 fn the_command_is_the_foreground_group() {
     let mut shell = Shell::start();
     // Field 5 is the group, field 8 the terminal's foreground group.
-    shell.press("$KGATE run gate -- sh -c 'cut -d\" \" -f5,8 /proc/$$/stat | (read a b; [ $a = $b ] && echo sa''me)'\n");
+    shell.press(
+        "$KGATE run gate -- sh -c 'cut -d\" \" -f5,8 /proc/$$/stat | (read a b; [ $a = $b \
+     ] && echo sa''me)'\n",
+    );
     shell.expect("same");
     shell.expect("ready> ");
 }
@@ -133,7 +137,8 @@ fn the_command_is_the_foreground_group() {
 fn in_a_pipeline_cmd_gets_the_terminal_on_demand() {
     let mut shell = Shell::start();
     shell.press(
-        "$KGATE run gate -- sh -c 'read line < /dev/tty; echo got $line' | cat; echo code=${PIPESTATUS[0]}\n",
+        "$KGATE run gate -- sh -c 'read line < /dev/tty; echo got $line' | cat; echo \
+         code=${PIPESTATUS[0]}\n",
     );
     shell.expect("code=$");
     shell.press("hello\n");

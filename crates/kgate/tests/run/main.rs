@@ -1,7 +1,7 @@
 //! `kgate run` with real processes and a fake keeper that the tests control.
 //!
-//! `kgate run` starts its own binary again as guard and as stage. By its first argument this binary is
-//! therefore `kgate run` with the fake keeper, or its tests.
+//! `kgate run` starts its own binary again as guard and as stage. By its first argument this binary
+//! is therefore `kgate run` with the fake keeper, or its tests.
 
 #[allow(dead_code)]
 #[path = "../../src/credentials.rs"]

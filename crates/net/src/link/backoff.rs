@@ -55,8 +55,8 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    /// No delay first, then doubling delays of which at least half is kept, up to the maximum. A link
-    /// resets the delay. The same seed gives the same delays.
+    /// No delay first, then doubling delays of which at least half is kept, up to the maximum. A
+    /// link resets the delay. The same seed gives the same delays.
     #[test]
     fn delays_double_within_their_bounds() {
         let limits = LinkLimits {

@@ -1,10 +1,10 @@
 //! A connection that carries messages: one future reads, one writes, one watches for silence. The
 //! first one to end ends the connection.
 //!
-//! They are futures of one task, not tasks, so a message crosses no queue but the owner's. A message
-//! counts as received in the same instant in which it enters that queue, after room was reserved. A
-//! connection may therefore be dropped at any point at which its futures wait, and no message is
-//! lost or delivered twice.
+//! They are futures of one task, not tasks, so a message crosses no queue but the owner's. A
+//! message counts as received in the same instant in which it enters that queue, after room was
+//! reserved. A connection may therefore be dropped at any point at which its futures wait, and no
+//! message is lost or delivered twice.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

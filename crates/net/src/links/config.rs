@@ -25,8 +25,8 @@ pub struct LinkConfig {
     pub security: Security,
     /// Bounds and times.
     pub limits: LinkLimits,
-    /// Whether a new incarnation of a peer replaces the earlier one. If not, it is refused for ever,
-    /// because a protocol that has excluded a crashed process cannot readmit it by itself.
+    /// Whether a new incarnation of a peer replaces the earlier one. If not, it is refused for
+    /// ever, because a protocol that has excluded a crashed process cannot readmit it by itself.
     pub accepts_restarts: bool,
     /// Whether messages may be lost, and members may be added and removed.
     pub when_full: WhenFull,
@@ -125,7 +125,8 @@ pub enum StartError {
     /// Plain links to other machines are not allowed.
     #[error(
         "{address} is not a loopback address, and links to it would be unencrypted: anybody on the \
-         network could act as any node. Configure TLS (`kgate certs new` makes the files), or allow \
+         network could act as any node. Configure TLS (`kgate certs new` makes the files), or \
+         allow \
          plain links explicitly"
     )]
     Plain {

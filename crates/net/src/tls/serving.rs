@@ -56,9 +56,9 @@ pub fn dns_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     parsed.map(|parsed| parsed.valid_dns_names().map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// The identity of a client by the names in its certificate: the NAME of `client-NAME.<cluster>`, or
-/// else the first complete name with a dot in it, so that a company's authority needs no names of
-/// kgate. A NAME has no dot, so the two kinds cannot be confused.
+/// The identity of a client by the names in its certificate: the NAME of `client-NAME.<cluster>`,
+/// or else the first complete name with a dot in it, so that a company's authority needs no names
+/// of kgate. A NAME has no dot, so the two kinds cannot be confused.
 pub fn client_identity(names: &[String], cluster: &str) -> Option<String> {
     let ours = |name: &String| {
         let client = name.strip_prefix("client-")?.strip_suffix(cluster)?.strip_suffix('.')?;
@@ -71,8 +71,8 @@ pub fn client_identity(names: &[String], cluster: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A client's identity is the name that `kgate certs` gave it; any other certificate counts by its
-    /// complete name, also one of another cluster.
+    /// A client's identity is the name that `kgate certs` gave it; any other certificate counts by
+    /// its complete name, also one of another cluster.
     #[test]
     fn identity_of_a_client() {
         let of = |names: &[&str]| {

@@ -184,6 +184,7 @@ fn codes_of_refusals_are_pinned() {
 fn the_bytes_of_a_hello_are_pinned() {
     let mut bytes = Vec::new();
     write_hello(&hello(), &mut bytes);
-    let text = "\x2e\0\0\0\x01kgate/ln\x02\0\0\0\0\0\0\0\x02\0\0\0\x03\0\0\0\x07\0\0\0\x01\x04\0\0\0\x63\0\0\0\0\0\0\0farm";
+    let text = "\x2e\0\0\0\x01kgate/ln\x02\0\0\0\
+                \0\0\0\0\x02\0\0\0\x03\0\0\0\x07\0\0\0\x01\x04\0\0\0\x63\0\0\0\0\0\0\0farm";
     assert_eq!(bytes, text.as_bytes());
 }

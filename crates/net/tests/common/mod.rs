@@ -135,8 +135,8 @@ pub async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("no {what} in time"))
 }
 
-/// A proxy in front of a node. It forwards bytes until it has to cut connections, to hold the bytes,
-/// or to accept no connection.
+/// A proxy in front of a node. It forwards bytes until it has to cut connections, to hold the
+/// bytes, or to accept no connection.
 pub struct Proxy {
     pub address: SocketAddr,
     target: Arc<Mutex<SocketAddr>>,
