@@ -1,17 +1,13 @@
 //! Addresses of nodes.
 
 use std::fmt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use tonic::transport::Endpoint;
 
 use crate::credentials::Credentials;
-use crate::{Error, ErrorKind};
-
-/// The socket of the node that serves all users of a machine.
-const MACHINE_SOCKET: &str = "/run/kgate/node.sock";
+use crate::{Error, ErrorKind, local};
 
 /// The address of a node, with the credentials to use there.
 ///
@@ -89,8 +85,7 @@ impl Address {
     /// The node of this machine (`/run/kgate/node.sock`), or the node that `kgate run` started for
     /// this user; none if neither accepts connections.
     pub fn local() -> Option<Self> {
-        let sockets = [PathBuf::from(MACHINE_SOCKET), user_directory().join("node.sock")];
-        sockets.into_iter().find(|path| UnixStream::connect(path).is_ok()).map(Self::unix)
+        local::running_node().map(Self::unix)
     }
 
     pub(crate) fn local_or_error() -> Result<Self, Error> {
@@ -122,18 +117,6 @@ impl Address {
                     host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
                 host != "localhost" && !is_loopback
             }
-        }
-    }
-}
-
-/// The directory for the socket and the slot files of a user's own node: `$XDG_RUNTIME_DIR/kgate`,
-/// else `kgate-UID` in the system's temporary directory.
-pub fn user_directory() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
-        Some(runtime) => PathBuf::from(runtime).join("kgate"),
-        None => {
-            let user = rustix::process::getuid().as_raw();
-            std::env::temp_dir().join(format!("kgate-{user}"))
         }
     }
 }

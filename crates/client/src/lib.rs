@@ -121,6 +121,7 @@ mod error;
 mod fences;
 mod gate;
 mod lease;
+pub mod local;
 mod permit;
 mod permit_table;
 mod process;
@@ -130,7 +131,7 @@ mod tls;
 mod tls_stream;
 mod transport;
 
-pub use address::{Address, Addresses, user_directory};
+pub use address::{Address, Addresses};
 pub use admin::{
     Admin, GateChange, Joined, Member, MemberRole, MemberState, Members, Operation, PermitSelector,
     SetGate,

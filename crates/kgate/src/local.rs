@@ -8,27 +8,22 @@
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
+use kgate_client::local;
 use kgate_node::{Config, OneOrMore};
 use rustix::fs::FlockOperation;
 
-/// Socket of the node that serves all users of a machine.
-const MACHINE: &str = "/run/kgate/node.sock";
 /// Time without a client after which the node of one user stops.
 const IDLE_STOP_MS: u64 = 30_000;
 
 /// The address of the running node of this machine or of this user.
 pub(crate) fn running() -> Option<String> {
-    let sockets =
-        [Some(PathBuf::from(MACHINE)), folder().ok().map(|folder| folder.join("node.sock"))];
-    let serves = |path: &PathBuf| UnixStream::connect(path).is_ok();
-    sockets.into_iter().flatten().find(serves).map(|path| format!("unix:{}", path.display()))
+    local::running_node().map(|socket| format!("unix:{}", socket.display()))
 }
 
 /// The address of the running node, or of one that this call starts.
@@ -38,19 +33,14 @@ pub(crate) fn node() -> anyhow::Result<String> {
 
 /// The runtime directory, which only this user may access. Created if necessary.
 fn folder() -> anyhow::Result<PathBuf> {
-    let user = rustix::process::getuid().as_raw();
-    let path = match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
-        Some(runtime) => PathBuf::from(runtime).join("kgate"),
-        None => std::env::temp_dir().join(format!("kgate-{user}")),
-    };
+    let path = local::user_directory();
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&path)
         .with_context(|| format!("cannot create {}", path.display()))?;
-    let found = std::fs::symlink_metadata(&path)?;
     anyhow::ensure!(
-        found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0,
+        local::is_private(&path),
         "{} must be a directory that only this user may access: remove it, or set XDG_RUNTIME_DIR",
         path.display()
     );
