@@ -93,11 +93,11 @@ pub struct Report {
     pub messages: Messages,
     /// Messages of the mutex protocol per grant.
     pub messages_per_grant: Option<f64>,
-    /// The most inside at once; where transient faults struck, since the run had recovered.
+    /// The most slots in use at once; where transient faults happened, since the run had recovered.
     pub max_in_use: usize,
     /// The most slots in use at once in the whole run.
     pub max_in_use_overall: usize,
-    /// Whether k were inside at once at some time: if not, little was shown.
+    /// Whether all k slots were in use at some time: if not, the run shows little.
     pub k_in_use_seen: bool,
     /// Grants per time unit (timer-free-2009: CS bandwidth).
     pub cs_bandwidth: f64,

@@ -11,7 +11,7 @@ impl Config {
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         self.check_size()?;
         self.check_load()?;
-        // A self-stabilising protocol repeats itself at this interval unless told otherwise.
+        // A self-stabilising protocol repeats its messages at this interval by default.
         if self.claims.heals && self.refresh.unwrap_or(self.detection.interval) == Span::ZERO {
             return Err(ConfigError::ZeroInterval);
         }
