@@ -184,7 +184,7 @@ fn only_a_lost_child_is_replaced() {
 /// robust-2012 section 3.2: likewise, only who was in charge of a cluster is replaced, and only
 /// while an ACK is lacking.
 #[test]
-fn only_who_was_in_charge_is_replaced() {
+fn only_the_responsible_process_is_replaced() {
     let mut net = stations::<Sta>(8);
     net.acquire(0);
     net.sent.clear();

@@ -171,15 +171,15 @@ fn hi_adsd_sends_what_is_published() {
 /// a detector is not for.
 #[test]
 fn refusals_change_nothing() {
-    fn check<D: Protocol>(net: &Net<D>, honest: &D::Message, junk: &[D::Message]) {
+    fn check<D: Protocol>(net: &Net<D>, honest: &D::Message, malformed: &[D::Message]) {
         for from in [0, 4, u32::MAX].map(NodeId) {
             let stray = Input::Deliver { from, message: honest.clone() };
             assert_eq!(net.refusal(0, stray), Refusal::UnknownNode(from));
         }
-        for message in junk {
-            let junk = Input::Deliver { from: NodeId(1), message: message.clone() };
+        for message in malformed {
+            let malformed = Input::Deliver { from: NodeId(1), message: message.clone() };
             let named = "a test reply names a process that does not exist";
-            assert_eq!(net.refusal(0, junk), Refusal::Malformed(named));
+            assert_eq!(net.refusal(0, malformed), Refusal::Malformed(named));
         }
         refuses_clients(net);
     }

@@ -220,7 +220,7 @@ fn d3_a_crash_takes_back_only_what_was_given() {
 /// goes before the process does. n = 3, k = 1, one crash. As printed, p2 needs one permission and
 /// still counts that of p1.
 #[test]
-fn d4_the_permission_of_the_dead_goes_first() {
+fn d4_the_permission_of_a_crashed_process_is_removed_first() {
     fn inside<S: Broadcast>(defects: Defects) -> Vec<u32> {
         let mut net: Mutex<S> = Net::new(3, 1, defects);
         net.acquire(0);
@@ -304,7 +304,7 @@ fn d9_the_earlier_request_is_permitted() {
 /// A withdrawn request leaves nobody waiting: whom it had put off gets its answer, and what it was
 /// owed counts for nothing later.
 #[test]
-fn a_withdrawn_request_leaves_nobody_waiting() {
+fn a_withdrawn_request_blocks_no_other() {
     fn check<S: Broadcast>() {
         let mut net = mutex::<S>(4, 1);
         for node in [0, 1, 2] {
@@ -332,7 +332,7 @@ fn a_withdrawn_request_leaves_nobody_waiting() {
 /// vcube-2018 section 7.2 and theorem 7.4: whoever crashes, inside or waiting, keeps nobody out;
 /// the last one alive of n enters alone.
 #[test]
-fn the_dead_keep_nobody_out() {
+fn crashed_processes_block_no_entry() {
     fn check<S: Broadcast>() {
         let mut net = mutex::<S>(7, 2);
         for node in 0..7 {
@@ -354,7 +354,7 @@ fn the_dead_keep_nobody_out() {
 
 /// vcube-2018 Algorithm 7.1 line 19: on release, the dead are not answered.
 #[test]
-fn the_dead_are_not_answered() {
+fn crashed_processes_get_no_answer() {
     let mut net = mutex::<Direct>(3, 1);
     net.acquire(0);
     net.deliver_all();
@@ -371,9 +371,9 @@ fn the_dead_are_not_answered() {
 /// nothing, whether the process is idle, waits or holds.
 #[test]
 fn refusals_change_nothing() {
-    fn check<S: Broadcast>(junk: &[S::Message]) {
+    fn check<S: Broadcast>(malformed: &[S::Message]) {
         let mut net = mutex::<S>(4, 1);
-        let stranger = |node| Refusal::UnknownNode(NodeId(node));
+        let unknown = |node| Refusal::UnknownNode(NodeId(node));
         let unsupported = |what| Refusal::Unsupported { protocol: "permission", what };
         for phase in [Phase::Idle, Phase::Waiting, Phase::Holding] {
             let here = net.nodes[1].observe();
@@ -389,8 +389,8 @@ fn refusals_change_nothing() {
                     Input::Joined { node: NodeId(2), incarnation: Incarnation(1), view: ViewId(1) },
                     unsupported("processes that come back: a crash is permanent"),
                 ),
-                (Input::Crashed { node: NodeId(4), incarnation: Incarnation(0) }, stranger(4)),
-                (Input::Crashed { node: NodeId(1), incarnation: Incarnation(0) }, stranger(1)),
+                (Input::Crashed { node: NodeId(4), incarnation: Incarnation(0) }, unknown(4)),
+                (Input::Crashed { node: NodeId(1), incarnation: Incarnation(0) }, unknown(1)),
             ];
             match phase {
                 Phase::Idle => expected.push((Input::Withdraw, Refusal::NoSuchRequest)),
@@ -408,15 +408,15 @@ fn refusals_change_nothing() {
             let clock = here.stamp.map_or(1, |stamp| stamp.clock);
             for from in [1, 4, u32::MAX] {
                 let message = PermissionMessage::Reply { clock };
-                expected.push((Input::Deliver { from: NodeId(from), message }, stranger(from)));
-                for message in junk {
+                expected.push((Input::Deliver { from: NodeId(from), message }, unknown(from)));
+                for message in malformed {
                     let message = PermissionMessage::Broadcast(*message);
-                    expected.push((Input::Deliver { from: NodeId(from), message }, stranger(from)));
+                    expected.push((Input::Deliver { from: NodeId(from), message }, unknown(from)));
                 }
             }
-            for message in junk.iter().filter(|message| S::source(message).is_some()) {
+            for message in malformed.iter().filter(|message| S::source(message).is_some()) {
                 let message = PermissionMessage::Broadcast(*message);
-                expected.push((Input::Deliver { from: NodeId(0), message }, stranger(4)));
+                expected.push((Input::Deliver { from: NodeId(0), message }, unknown(4)));
             }
             for (input, refusal) in expected {
                 assert_eq!(net.refusal(1, input.clone()), refusal, "{input:?} while {phase:?}");
@@ -539,7 +539,7 @@ proptest! {
     /// vcube-2018 lemmas 7.1 (safety) and 7.2 (liveness), with each of the broadcasts: see
     /// `safe_and_live`.
     #[test]
-    fn no_more_than_k_inside_and_nobody_waits_for_ever(
+    fn at_most_k_inside_and_no_process_waits_for_ever(
         size in (2u32..=9, 1u32..=3),
         clients in prop::collection::vec(any::<Index>(), 1..20),
         doomed in prop::collection::vec(any::<Index>(), 0..8),

@@ -2,9 +2,10 @@
 //! anything may happen.
 
 mod costs;
+mod harness;
 mod join;
-mod junk;
 mod lanes;
+mod malformed;
 mod order;
 mod random;
 mod reserved;
@@ -14,7 +15,6 @@ mod suspend;
 mod tree;
 mod views;
 mod withdraw;
-mod world;
 
 use alloc::vec::Vec;
 

@@ -159,8 +159,8 @@ fn the_domain() {
         );
     }
     let (root, other) = (Exclusion::clean(&setups[0]), Exclusion::clean(&setups[1]));
-    let stranger = Some(NodeId(u32::MAX));
-    let junk = [
+    let unknown = Some(NodeId(u32::MAX));
+    let malformed = [
         State { phase: Phase::Token, ..root },
         State { phase: Phase::Feedback, ..root },
         State { phase: Phase::Sending(3), ..root },
@@ -168,23 +168,23 @@ fn the_domain() {
         State { phase: Phase::Between(2), ..root },
         State { phase: Phase::Between(u32::MAX), ..root },
         State { sent: None, ..root },
-        State { sent: stranger, ..root },
+        State { sent: unknown, ..root },
         State { parent: None, ..root },
         State { level: 1, ..root },
     ];
-    assert!(junk.iter().all(|state| !Exclusion::in_domain(&setups[0], state)));
-    let junk = [
+    assert!(malformed.iter().all(|state| !Exclusion::in_domain(&setups[0], state)));
+    let malformed = [
         State { phase: Phase::Sending(0), ..other },
         State { phase: Phase::Between(0), ..other },
         State { phase: Phase::Ready, ..other },
         State { sent: Some(NodeId(1)), ..other },
-        State { sent: stranger, ..other },
-        State { parent: stranger, ..other },
+        State { sent: unknown, ..other },
+        State { parent: unknown, ..other },
         State { level: 0, ..other },
         State { level: 4, ..other },
         State { level: u32::MAX, ..other },
     ];
-    assert!(junk.iter().all(|state| !Exclusion::in_domain(&setups[1], state)));
+    assert!(malformed.iter().all(|state| !Exclusion::in_domain(&setups[1], state)));
 }
 
 /// A circle of parents is not in the tree; a token before a process that cannot take it yet is

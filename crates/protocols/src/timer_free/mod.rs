@@ -349,8 +349,8 @@ impl TimerFree {
     /// Checks the ids in a message before anything is changed. No process reports that it has
     /// crashed itself, or that it has not heard from itself.
     fn check(&self, from: NodeId, list: &NodeList) -> Result<(), Refusal> {
-        if let Some(stranger) = list.iter().find(|node| node.0 >= self.nodes) {
-            return Err(Refusal::UnknownNode(stranger));
+        if let Some(unknown) = list.iter().find(|node| node.0 >= self.nodes) {
+            return Err(Refusal::UnknownNode(unknown));
         }
         if list.contains(from) {
             return Err(Refusal::Malformed("it says that it is not there"));

@@ -131,7 +131,7 @@ fn a_crash_is_found_in_the_second_round() {
 /// Lines 23-27: a dead process's permission goes before the process does. n = 5, k = 2: p2 has
 /// permissions of p3 and p4 and hears that p3 has crashed. Needing one less, it also has one less.
 #[test]
-fn the_permission_of_the_dead_goes_first() {
+fn the_permission_of_a_crashed_process_is_removed_first() {
     let mut net = mutex(5, 2, 1, Defects::NONE);
     for node in 0..3 {
         net.acquire(node);
@@ -314,7 +314,7 @@ fn responsiveness_violated(defects: Defects) -> Mutex {
 /// T6: lemmas 1 and 2 need the responsiveness property. Where it is violated, a live process is
 /// held for crashed, and k+1 are inside; repaired or not.
 #[test]
-fn t6_without_responsiveness_the_slow_are_held_for_dead() {
+fn t6_without_responsiveness_slow_processes_are_suspected() {
     let net = responsiveness_violated(Defects::NONE);
     assert_eq!(suspicions(&net), [(0, 2), (1, 2)]);
     assert_eq!(net.inside(), [0, 1, 2]);
@@ -343,7 +343,7 @@ fn t7_the_wrongly_suspected_are_served() {
 /// With a refresh it asks who is there, which keeps nobody out and lets nobody in, and the crash is
 /// found.
 #[test]
-fn t8_the_idle_hide_the_dead_unless_they_ask_who_is_there() {
+fn t8_idle_processes_hide_crashes_unless_they_send_queries() {
     let found = |refresh| {
         let mut net: Mutex =
             Net::with(Setup { refresh, tolerate: 1, ..setup(4, 2, Defects::NONE) });
@@ -398,7 +398,7 @@ fn a_refresh_disturbs_no_request() {
 /// A withdrawn request leaves nobody waiting: whom it had put off gets its answer, and what it was
 /// owed counts for nothing later.
 #[test]
-fn a_withdrawn_request_leaves_nobody_waiting() {
+fn a_withdrawn_request_blocks_no_other() {
     let mut net = mutex(4, 1, 0, Defects::NONE);
     for node in [0, 1, 2] {
         net.acquire(node);
@@ -456,7 +456,7 @@ fn t5_as_many_crashes_as_units_are_not_tolerated() {
 #[test]
 fn refusals_change_nothing() {
     let mut net = mutex(4, 2, 1, Defects::NONE);
-    let stranger = |node| Refusal::UnknownNode(NodeId(node));
+    let unknown = |node| Refusal::UnknownNode(NodeId(node));
     let unsupported = |what| Refusal::Unsupported { protocol: "timer-free", what };
     for phase in [Phase::Idle, Phase::Waiting, Phase::Holding] {
         let here = net.nodes[1].observe();
@@ -477,8 +477,8 @@ fn refusals_change_nothing() {
                 },
                 unsupported("processes that come back: a crash is permanent"),
             ),
-            (Input::Crashed { node: NodeId(4), incarnation: Incarnation(0) }, stranger(4)),
-            (Input::Crashed { node: NodeId(1), incarnation: Incarnation(0) }, stranger(1)),
+            (Input::Crashed { node: NodeId(4), incarnation: Incarnation(0) }, unknown(4)),
+            (Input::Crashed { node: NodeId(1), incarnation: Incarnation(0) }, unknown(1)),
         ];
         if phase != Phase::Waiting {
             expected.push((Input::Withdraw, Refusal::NoSuchRequest));
@@ -492,7 +492,7 @@ fn refusals_change_nothing() {
         for (input, refusal) in expected {
             assert_eq!(net.refusal(1, input.clone()), refusal, "{input:?} while {phase:?}");
         }
-        refuses_junk(&net, clock);
+        refuses_malformed_messages(&net, clock);
         match phase {
             Phase::Idle => net.acquire(1),
             Phase::Waiting | Phase::Holding => net.deliver_all(),
@@ -502,7 +502,7 @@ fn refusals_change_nothing() {
 
 /// Messages to p1 of four that no correct process sends; `mine` is the clock of its last request,
 /// if it has any.
-fn refuses_junk(net: &Mutex, mine: u64) {
+fn refuses_malformed_messages(net: &Mutex, mine: u64) {
     use TimerFreeMessage::{Query, Reply, Request};
     let reply = |clock, not_received: &[u32]| Reply {
         clock,

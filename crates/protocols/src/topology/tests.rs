@@ -111,7 +111,7 @@ proptest! {
     /// Every live process is tested by a live one as long as two are left: nobody's crash can go
     /// unnoticed.
     #[test]
-    fn everybody_is_tested(n in 2u32..70, dead in prop::collection::vec(0u32..70, 0..60)) {
+    fn every_process_is_tested(n in 2u32..70, dead in prop::collection::vec(0u32..70, 0..60)) {
         let list = crashed(&dead.into_iter().filter(|&node| node < n).collect::<Vec<_>>());
         let members = Members::new(n, &list);
         let alive: Vec<NodeId> = (0..n).map(NodeId).filter(|&i| members.contains(i)).collect();

@@ -63,8 +63,8 @@ impl TreeToken {
     }
 
     pub(super) fn check_lost(&self, from: NodeId, lost: &NodeList) -> Result<(), Refusal> {
-        if let Some(stranger) = lost.iter().find(|node| node.0 >= self.graph.nodes()) {
-            return Err(Refusal::UnknownNode(stranger));
+        if let Some(unknown) = lost.iter().find(|node| node.0 >= self.graph.nodes()) {
+            return Err(Refusal::UnknownNode(unknown));
         }
         if lost.contains(from) {
             return Err(Refusal::Malformed("a process that says it is lost"));

@@ -70,7 +70,7 @@ fn a_kept_slot_is_used_again_for_nothing() {
 /// Section 6, idle keep: whoever is asked gives up what it keeps before it answers, so that nobody
 /// waits for an idle slot.
 #[test]
-fn a_kept_slot_goes_to_who_asks() {
+fn a_cached_slot_goes_to_the_requester() {
     for options in [flat(), tree()] {
         let mut net = net(4, 1, options);
         enter(&mut net, 3, 1, &[0]);

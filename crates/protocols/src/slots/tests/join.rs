@@ -13,7 +13,7 @@ fn options() -> SlotOptions {
 /// Section 5: JOIN to all, then a second round; only when everybody has answered both does the
 /// joiner ask.
 #[test]
-fn two_rounds_and_then_it_asks() {
+fn a_joiner_requests_after_two_rounds() {
     let mut net = net(3, 1, options());
     enter(&mut net, 0, 1, &[0]);
     let (_, before) = last(&net, 0);
@@ -51,7 +51,7 @@ fn s3_as_it_was() {
 
 /// A joiner waits for nobody who has crashed.
 #[test]
-fn a_joiner_does_not_wait_for_the_dead() {
+fn a_joiner_does_not_wait_for_crashed_processes() {
     let mut net = net(3, 1, options());
     net.crash(1);
     net.crash(2);
@@ -111,7 +111,7 @@ fn a_second_copy_of_join_does_not_exempt() {
 /// The same if its new incarnation was first seen in another message, and it was asked since: it
 /// may hold what it was granted before.
 #[test]
-fn a_late_join_does_not_exempt_who_was_asked() {
+fn a_late_join_does_not_exempt_a_process_that_was_asked() {
     let mut net = net(3, 1, options());
     net.crash(1);
     net.notify_gone([0, 2], 1, 0);

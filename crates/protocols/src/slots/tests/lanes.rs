@@ -24,7 +24,7 @@ fn is_armed(net: &Net<Lanes>, at: u32, timer: LanesTimer) -> bool {
 /// "A free lane never starves a full one for good": whoever comes when everybody before it has
 /// asked in all lanes asks in one more lane after a while too.
 #[test]
-fn whoever_comes_later_asks_in_more_lanes_too() {
+fn a_later_client_enters_more_lanes_too() {
     let mut net = lanes(2, 2, SlotOptions { lanes: 2, ..plain() });
     for _ in 0..2 {
         net.acquire(1);
@@ -62,7 +62,7 @@ fn whoever_comes_later_asks_in_more_lanes_too() {
 /// is out in a lane, that lane's time-out runs; while somebody has not asked everywhere, the one of
 /// those that wait does; and in the end everybody is served.
 #[test]
-fn time_outs_run_while_somebody_waits() {
+fn timeouts_run_while_a_request_waits() {
     for seed in 0..2000u64 {
         let mut rng = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut draw = |sides: u64| {

@@ -194,7 +194,7 @@ fn release_last(net: &mut Net<Slots>, node: u32) {
 /// Section 6, cohort: while nobody else waits, it goes from client to client of its process as
 /// often as one likes.
 #[test]
-fn a_cohort_is_unbounded_while_nobody_waits() {
+fn a_cohort_is_unbounded_without_other_waiters() {
     let mut net = net(3, 1, SlotOptions { cohort: 1, ..flat() });
     enter(&mut net, 0, 1, &[0]);
     (0..9).for_each(|_| acquire(&mut net, 0, 1));

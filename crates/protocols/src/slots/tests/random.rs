@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kgate_core::{Defects, Dissemination, MembershipSource, SlotOptions};
 
-use super::world::{Config, Holds, MOST, SOON, Step, Suspensions, World};
+use super::harness::{Config, Harness, Holds, MOST, SOON, Step, Suspensions};
 use crate::slots::defects::{S1, S2, S4, S5, S6, S7, S8, S9, S10, S11, S12, S13, SP1, SP2};
 
 /// Numbers of 32 bits from a seed.
@@ -74,10 +74,10 @@ pub(super) fn drawn(
 }
 
 /// What is wrong with a run, a panic included; otherwise how many grants there were.
-pub(super) fn play(world: &mut World, steps: &[Step]) -> Result<u32, String> {
-    let verdict = catch_unwind(AssertUnwindSafe(|| world.run(steps)));
+pub(super) fn play(harness: &mut Harness, steps: &[Step]) -> Result<u32, String> {
+    let verdict = catch_unwind(AssertUnwindSafe(|| harness.run(steps)));
     match verdict {
-        Ok(Ok(())) => Ok(world.grants),
+        Ok(Ok(())) => Ok(harness.grants),
         Ok(Err(wrong)) => Err(wrong),
         Err(panic) => {
             let said = panic.downcast_ref::<String>().cloned();
@@ -96,7 +96,7 @@ pub(super) fn told(seed: u64, config: Config, mut steps: Vec<Step>) -> String {
         while at < steps.len() {
             let mut fewer = steps.clone();
             fewer.drain(at..(at + size).min(steps.len()));
-            if play(&mut World::new(config), &fewer).is_err() {
+            if play(&mut Harness::new(config), &fewer).is_err() {
                 steps = fewer;
             } else {
                 at += size;
@@ -104,18 +104,18 @@ pub(super) fn told(seed: u64, config: Config, mut steps: Vec<Step>) -> String {
         }
         size /= 2;
     }
-    let mut world = World::new(config);
-    world.story = Some(Vec::new());
-    let wrong = play(&mut world, &steps).expect_err("it failed before");
-    let story = world.story.take().unwrap_or_default().join("\n");
-    format!("seed {seed}: {wrong}\n{config:?}\n{story}\n=> {wrong}")
+    let mut harness = Harness::new(config);
+    harness.trace = Some(Vec::new());
+    let wrong = play(&mut harness, &steps).expect_err("it failed before");
+    let trace = harness.trace.take().unwrap_or_default().join("\n");
+    format!("seed {seed}: {wrong}\n{config:?}\n{trace}\n=> {wrong}")
 }
 
 fn all_is_well(seeds: core::ops::Range<u64>, membership: MembershipSource) {
     let mut grants = 0;
     for seed in seeds.clone() {
         let (config, steps) = drawn(seed, membership, Defects::NONE);
-        match play(&mut World::new(config), &steps) {
+        match play(&mut Harness::new(config), &steps) {
             Ok(granted) => grants += u64::from(granted),
             Err(_) => panic!("{}", told(seed, config, steps)),
         }
@@ -167,7 +167,7 @@ fn each_defect_is_found() {
     ];
     let fails = |seed, membership, defects| {
         let (config, steps) = drawn(seed, membership, defects);
-        play(&mut World::new(config), &steps).is_err()
+        play(&mut Harness::new(config), &steps).is_err()
     };
     let finds = |switch, membership| (0..5000).find(|&seed| fails(seed, membership, switch));
     let mut missed = Vec::new();

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use kgate_core::{MembershipSource, Refusal};
 
+use super::harness::{Config, Harness, Holds, SOON, Step, Suspensions};
 use super::random::{drawn, play, seeds, told};
-use super::world::{Config, Holds, SOON, Step, Suspensions, World};
 use super::*;
 use crate::slots::Lanes;
 use crate::slots::defects::{SP3, SP4};
@@ -29,7 +29,7 @@ fn hand_over(net: &mut Net<Slots>, at: u32) -> Fence {
 /// From the moment at which its grant is given up, whoever has not heard of the log hears of the
 /// slot from who decided it; when the log frees it, the next has it under a greater fence.
 #[test]
-fn who_decided_it_answers_for_it() {
+fn the_deciding_process_reports_the_slot() {
     for options in [flat(), tree(), plain()] {
         let mut net = net(3, 1, options);
         enter(&mut net, 0, 1, &[0]);
@@ -66,7 +66,7 @@ fn the_hand_over_costs_nothing() {
 /// Who decided it is evicted: whoever has heard of that has heard of the entry before, and leaves
 /// the slot alone by itself.
 #[test]
-fn it_outlives_who_decided_it() {
+fn a_permit_outlives_the_process_that_decided_it() {
     for options in [flat(), tree()] {
         let mut net = net(3, 2, options);
         enter(&mut net, 0, 1, &[0]);
@@ -275,12 +275,12 @@ fn whatever_happens_with_a_log_that_holds() {
     let count = all.end - all.start;
     for seed in all {
         let (config, steps) = holding(seed, Holds::Whole, Defects::NONE);
-        let mut world = World::new(config);
-        match play(&mut world, &steps) {
+        let mut harness = Harness::new(config);
+        match play(&mut harness, &steps) {
             Ok(grants) => granted += u64::from(grants),
             Err(_) => panic!("{}", told(seed, config, steps)),
         }
-        held += world.ever_held();
+        held += harness.ever_held();
     }
     std::println!("{granted} grants, {held} held by the log");
     assert!(
@@ -294,7 +294,7 @@ fn whatever_happens_with_a_log_that_holds() {
 fn bad_holding_is_found() {
     let checked = |holds, defects, seed| {
         let (config, steps) = holding(seed, holds, defects);
-        play(&mut World::new(config), &steps)
+        play(&mut Harness::new(config), &steps)
     };
     for (name, holds, defects) in [
         ("not reported", Holds::Whole, SP3),

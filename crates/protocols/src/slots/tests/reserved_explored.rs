@@ -288,7 +288,7 @@ fn explore(bounds: &Bounds) -> Result<(usize, usize), String> {
     let mut ends = 0;
     let mut queue = VecDeque::from([(State::first(bounds), None)]);
     let mut steps: Vec<(Option<usize>, String)> = Vec::new();
-    let story = |steps: &[(Option<usize>, String)], mut at: Option<usize>, wrong: String| {
+    let trace = |steps: &[(Option<usize>, String)], mut at: Option<usize>, wrong: String| {
         let mut lines = vec![wrong];
         while let Some(step) = at {
             lines.push(steps[step].1.clone());
@@ -302,7 +302,7 @@ fn explore(bounds: &Bounds) -> Result<(usize, usize), String> {
         if actions.is_empty() {
             ends += 1;
             if state.waiting.iter().any(|waiting| *waiting > 0) {
-                return Err(story(&steps, came_by, "somebody waits for ever".into()));
+                return Err(trace(&steps, came_by, "somebody waits for ever".into()));
             }
         }
         for action in actions {
@@ -327,7 +327,7 @@ fn explore(bounds: &Bounds) -> Result<(usize, usize), String> {
             };
             steps.push((came_by, told));
             let came_by = Some(steps.len() - 1);
-            done.map_err(|wrong| story(&steps, came_by, wrong))?;
+            done.map_err(|wrong| trace(&steps, came_by, wrong))?;
             queue.push_back((next, came_by));
         }
     }
@@ -363,7 +363,7 @@ fn every_schedule_with_a_slot_that_the_log_holds() {
         ]);
     }
     for bounds in all {
-        let (states, ends) = explore(&bounds).unwrap_or_else(|story| panic!("{bounds:?}\n{story}"));
+        let (states, ends) = explore(&bounds).unwrap_or_else(|trace| panic!("{bounds:?}\n{trace}"));
         std::println!(
             "n = {}, asks {:?}, {:?}: {states} states, {ends} ends",
             bounds.nodes,
@@ -383,8 +383,8 @@ fn each_planted_bug_has_a_schedule() {
         ("free to whoever decides", Bounds { defects: SP4, ..sound.clone() }),
         ("given up before it is reserved", Bounds { too_late: true, ..sound.clone() }),
     ] {
-        let story = explore(&planted).expect_err(name);
-        std::println!("{name}, {} steps:\n{story}\n", story.lines().count() - 1);
-        assert!(story.ends_with("is granted what the log holds"), "{name}: {story}");
+        let trace = explore(&planted).expect_err(name);
+        std::println!("{name}, {} steps:\n{trace}\n", trace.lines().count() - 1);
+        assert!(trace.ends_with("is granted what the log holds"), "{name}: {trace}");
     }
 }

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use kgate_core::{Defects, Input, MembershipSource, Notice, Phase, Protocol, SlotOptions, Suspend};
 
+use super::harness::{Config, Harness, SOON, Step, Suspensions};
 use super::random::{drawn, play, seeds, told};
-use super::world::{Config, SOON, Step, Suspensions, World};
 use super::{acquire, flat, grants, net, nothing_is_left, release};
 use crate::harness::{Net, setup};
 use crate::slots::{Lanes, LanesTimer, Slots, SlotsTimer};
@@ -186,7 +186,7 @@ fn whatever_happens_with_suspending() {
     let count = all.end - all.start;
     for seed in all {
         let (config, steps) = suspending(seed, Suspensions::Whole);
-        match play(&mut World::new(config), &steps) {
+        match play(&mut Harness::new(config), &steps) {
             Ok(grants) => granted += u64::from(grants),
             Err(_) => panic!("{}", told(seed, config, steps)),
         }
@@ -201,7 +201,7 @@ fn whatever_happens_with_suspending() {
 fn bad_suspending_is_found() {
     let checked = |suspends, seed| {
         let (config, steps) = suspending(seed, suspends);
-        play(&mut World::new(config), &steps)
+        play(&mut Harness::new(config), &steps)
     };
     for (suspends, broken) in [
         (Suspensions::WithoutGrants, "has it"),

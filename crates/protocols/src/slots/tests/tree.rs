@@ -188,7 +188,7 @@ fn passed_on_at_the_second_expiry() {
 /// S9 on the tree: a request that comes twice while the first is still passed on is not answered a
 /// second time, so nothing counts as told by it. What was kept quiet is still told when k grows.
 #[test]
-fn a_copy_that_is_not_answered_tells_nothing() {
+fn an_unanswered_copy_counts_as_no_answer() {
     let mut net = net(4, 1, tree());
     acquire(&mut net, 2, 1);
     net.deliver(2, 0);

@@ -14,7 +14,7 @@ fn shown(net: &Net<Slots>, of: u32) -> Observation {
 /// Section 5: who comes back asks once it has heard that it takes part, and not before; a wish is
 /// kept until then.
 #[test]
-fn asks_only_after_its_own_view() {
+fn a_returned_process_requests_only_after_its_own_view() {
     for options in [flat(), tree()] {
         let mut net = net(3, 1, options);
         net.crash(1);
@@ -131,7 +131,7 @@ fn messages_of_a_former_incarnation_are_ignored() {
 /// Section 5, P2: all come back at once and nobody remembers anything but the log: fences still
 /// grow.
 #[test]
-fn everybody_comes_back_at_once() {
+fn all_processes_return_at_once() {
     for options in [flat(), tree()] {
         let mut net = net(4, 1, options);
         for node in [0, 3, 1] {
@@ -195,7 +195,7 @@ fn s6_as_it_was_and_repaired() {
 /// Section 5: who was exempt is heard as ahead: a process that is added while a request is out
 /// waits for it.
 #[test]
-fn who_is_added_hears_of_those_ahead() {
+fn a_new_member_learns_of_requests_ahead() {
     let mut net = net(3, 1, plain());
     net.crash(1);
     net.notify_gone([0, 2], 1, 0);

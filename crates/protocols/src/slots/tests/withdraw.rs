@@ -16,7 +16,7 @@ fn nothing_to_withdraw() {
 
 /// The last that asked is taken back, and those before it wait on.
 #[test]
-fn the_last_that_asked() {
+fn the_last_request() {
     let mut net = net(3, 3, plain());
     enter(&mut net, 1, 3, &[0, 1, 2]);
     acquire(&mut net, 0, 1);
@@ -32,7 +32,7 @@ fn the_last_that_asked() {
 /// Section 3, `withdraw()`: whoever waits behind goes on, at whatever stage the request was: just
 /// out, known to some, known to all, answered.
 #[test]
-fn whoever_is_behind_goes_on() {
+fn requests_behind_continue() {
     for options in [flat(), tree(), plain()] {
         for stage in 0..14 {
             let mut net = net(4, 2, options);

@@ -54,7 +54,7 @@ fn small(number: u64) -> u32 {
 
 /// A ring, a path, a star, or a random tree with some edges more, of 2 .. 8 processes whose ids are
 /// in any order.
-fn drawn_graph(rng: &mut Rng) -> Graph {
+fn random_graph(rng: &mut Rng) -> Graph {
     let nodes = 2 + small(rng.below(7));
     let mut edges: Vec<(u32, u32)> = match rng.below(4) {
         0 => (0..nodes).map(|node| (node, (node + 1) % nodes)).collect(),

@@ -38,7 +38,7 @@ enum Step {
 /// granted at last (or withdrawn), however messages overtake each other, and whichever k-1
 /// processes crash, some in the middle of a send.
 #[test]
-fn no_more_than_k_inside_and_nobody_waits_for_ever() {
+fn at_most_k_inside_and_no_process_waits_for_ever() {
     for seed in 0..1500 {
         let mut rng = Rng(seed);
         let n = 2 + u32::try_from(rng.below(6)).unwrap();

@@ -124,7 +124,7 @@ impl Grid {
             self.net.input(key.0.0, Input::Expire(key.1)).unwrap();
         }
         self.travel();
-        self.look_who_entered(run);
+        self.check_entries(run);
         true
     }
 
@@ -163,7 +163,7 @@ impl Grid {
         }
     }
 
-    fn look_who_entered(&mut self, run: &Run) {
+    fn check_entries(&mut self, run: &Run) {
         let entered = self
             .net
             .notices
@@ -197,7 +197,7 @@ fn nobody(_: u32) -> bool {
 /// than k are inside, and everybody is served, on four hundred random schedules with up to f
 /// crashes, slow and fast clients.
 #[test]
-fn nobody_alive_is_held_for_crashed_where_responsiveness_holds() {
+fn no_live_process_is_suspected_where_responsiveness_holds() {
     let mut entries = 0;
     for seed in 0..400 {
         let mut rng = Rng(seed);
@@ -222,7 +222,7 @@ fn nobody_alive_is_held_for_crashed_where_responsiveness_holds() {
 
 /// Theorem 1: while everybody goes on asking, every crash is found by everybody.
 #[test]
-fn every_crash_is_found_by_all_who_go_on_asking() {
+fn every_crash_is_detected_by_all_that_keep_requesting() {
     for seed in 0..50 {
         let run = Run {
             clusters: 2,

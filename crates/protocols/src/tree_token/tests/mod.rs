@@ -1,9 +1,9 @@
 //! The tree by hand: what an entry, a recovery and a loss cost, and what they leave behind.
 
-mod junk;
+mod harness;
+mod malformed;
 mod random;
 mod schedules;
-mod world;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,14 +11,14 @@ use alloc::vec::Vec;
 use kgate_core::{Message, Setup};
 
 use super::*;
-use crate::harness::{self, Net};
+use crate::harness::Net;
 use crate::topology::graphs::Shape;
 
 type Tree = Net<TreeToken>;
 
 /// A system on this graph, INITIALIZE done.
 fn tree(graph: &Graph, k: u32, defects: Defects) -> Tree {
-    let setup = harness::setup(graph.nodes(), k, defects);
+    let setup = crate::harness::setup(graph.nodes(), k, defects);
     let mut net = Net::with(Setup { graph: Some(Arc::new(graph.clone())), ..setup });
     net.deliver_all();
     net.sent.clear();
@@ -91,8 +91,10 @@ fn an_entry_costs_twice_the_distance() {
 #[test]
 fn initialize_floods_the_tree() {
     let graph = Shape::Radial.build(10, &mut draws()).unwrap();
-    let mut net: Tree =
-        Net::with(Setup { graph: Some(Arc::new(graph)), ..harness::setup(10, 1, Defects::NONE) });
+    let mut net: Tree = Net::with(Setup {
+        graph: Some(Arc::new(graph)),
+        ..crate::harness::setup(10, 1, Defects::NONE)
+    });
     net.acquire(9);
     assert_eq!(count(&net, &["request"]), 0);
     net.deliver_all();
@@ -136,7 +138,7 @@ fn recovery_costs_two_messages_a_neighbour() {
 /// A process that is back is told what it had asked for, and does not ask again; its neighbours do
 /// not either.
 #[test]
-fn recovery_asks_for_nothing_twice() {
+fn recovery_requests_no_token_twice() {
     for back in [0, 1] {
         let mut net = path(3, 1, Defects::NONE);
         net.acquire(0);
@@ -155,7 +157,7 @@ fn recovery_asks_for_nothing_twice() {
 
 /// A client that is inside and waits for its next entry keeps no idle token from those behind it.
 #[test]
-fn who_waits_inside_keeps_nobody_out() {
+fn a_holder_that_waits_blocks_no_entry() {
     let mut net = path(2, 2, Defects::NONE);
     net.acquire(0);
     net.acquire(0);
@@ -170,7 +172,7 @@ fn who_waits_inside_keeps_nobody_out() {
 /// A crash after a loss was stored and before the token was made anew: it is made when the process
 /// is back.
 #[test]
-fn a_token_is_made_anew_after_a_crash_between() {
+fn a_token_is_regenerated_after_a_crash_in_between() {
     let mut net = path(2, 1, Defects::NONE);
     net.acquire(1);
     net.deliver_all();
@@ -268,7 +270,7 @@ fn an_old_copy_is_nothing() {
 /// Withdrawn while it waits: the token may still come, stays there, and is passed on when asked
 /// for.
 #[test]
-fn a_withdrawn_request_leaves_nobody_waiting() {
+fn a_withdrawn_request_blocks_no_other() {
     let mut net = path(3, 1, Defects::NONE);
     net.acquire(2);
     net.deliver(2, 1);
@@ -289,7 +291,7 @@ fn a_withdrawn_request_leaves_nobody_waiting() {
 /// greater fence; with the token of before if it was not. Every place of the token and every lost
 /// process, in every shape.
 #[test]
-fn a_lost_process_keeps_nobody_out() {
+fn a_lost_process_blocks_no_entry() {
     for shape in SHAPES {
         let graph = shape.build(8, &mut draws()).unwrap();
         for (holder, gone) in (0..8).flat_map(|holder| (0..8).map(move |gone| (holder, gone))) {
@@ -326,7 +328,7 @@ fn a_lost_process_keeps_nobody_out() {
 /// A neighbour of the lost that is down may have the token: nobody makes a second one before it is
 /// back.
 #[test]
-fn a_token_is_not_made_anew_while_it_may_be_alive() {
+fn a_token_is_not_regenerated_while_it_may_exist() {
     let mut net = path(4, 1, Defects::NONE); // p0 - p1 - p2 - p3
     net.acquire(2);
     net.deliver_all();

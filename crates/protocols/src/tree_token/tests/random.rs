@@ -1,7 +1,7 @@
 //! Thousands of systems at random, and the proof that their checker sees what goes wrong as
 //! printed.
 
-use super::world::{Faults, World};
+use super::harness::{Faults, Harness};
 use super::*;
 use crate::tree_token::defects::{R1, R2, R3, R5, R7, R8, R9, R11};
 
@@ -24,11 +24,11 @@ fn nothing_goes_wrong() {
     let (mut made_anew, mut delivered) = (0, 0);
     for faults in KINDS {
         for seed in seeds() {
-            let mut world = World::new(seed, faults, Defects::NONE);
-            let verdict = world.run(60 + u32::try_from(seed % 7 * 60).unwrap());
+            let mut harness = Harness::new(seed, faults, Defects::NONE);
+            let verdict = harness.run(60 + u32::try_from(seed % 7 * 60).unwrap());
             assert_eq!(verdict, Ok(()), "seed {seed}, {faults:?}");
-            made_anew += u64::from(world.epoch > 0);
-            delivered += world.delivered;
+            made_anew += u64::from(harness.epoch > 0);
+            delivered += harness.delivered;
         }
     }
     let seeds = seeds().count() as u64;
@@ -42,7 +42,7 @@ fn the_checker_finds_what_is_printed() {
     let found = |defects, faults, what: &[&str]| {
         for what in what {
             let finds = |seed: &u64| {
-                let verdict = World::new(*seed, faults, defects).run(120);
+                let verdict = Harness::new(*seed, faults, defects).run(120);
                 verdict.is_err_and(|why| why.starts_with(what))
             };
             assert!((0..6000).any(|seed| finds(&seed)), "{defects:?}: {what}");

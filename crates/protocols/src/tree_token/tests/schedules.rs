@@ -186,7 +186,7 @@ fn r8_recovery_goes_on() {
 
 /// R9 (section V-C): a client that waits is remembered. n = 2, one crash.
 #[test]
-fn r9_the_wish_is_remembered() {
+fn r9_the_request_is_remembered() {
     fn inside(defects: Defects) -> Vec<u32> {
         let mut net = path(2, 1, defects);
         net.acquire(0);

@@ -116,7 +116,7 @@ fn check_neighbours(net: &Net<Refined<Count>>, right_from: u64) {
 fn clean_starts_are_right_at_once() {
     for seed in 0..200 {
         let mut rng = Rng::new(seed);
-        let mut net = net::<Count>(drawn_graph(&mut rng), &mut rng);
+        let mut net = net::<Count>(random_graph(&mut rng), &mut rng);
         let one_in = 3 + rng.below(6);
         let lost = |rng: &mut Rng| seed % 2 == 0 && rng.below(one_in) == 0;
         let Seen { ticks, stale, .. } =
@@ -134,7 +134,7 @@ fn any_state_becomes_right() {
     let mut harmed = 0;
     for seed in 0..600 {
         let mut rng = Rng::new(seed);
-        let graph = drawn_graph(&mut rng);
+        let graph = random_graph(&mut rng);
         let (bound, turn) = (convergence(&graph), turn(&graph));
         let mut net = net::<Count>(graph, &mut rng);
         net.run_until(Time(rng.below(20 * EXCHANGE)));
@@ -157,7 +157,7 @@ fn any_state_becomes_right() {
 fn one_scrambled_process() {
     for seed in 0..300 {
         let mut rng = Rng::new(seed);
-        let graph = drawn_graph(&mut rng);
+        let graph = random_graph(&mut rng);
         let (bound, nodes) = (convergence(&graph), u64::from(graph.nodes()));
         let mut net = net::<Count>(graph, &mut rng);
         for _ in 0..3 {
@@ -222,7 +222,7 @@ fn a_process_alone() {
 /// Law 4 and 5: whatever no neighbour says is refused, and changes nothing; the greatest clocks
 /// that are not junk do no harm.
 #[test]
-fn junk_is_refused() {
+fn malformed_messages_are_refused() {
     let mut net = net::<Count>(ring(5), &mut Rng::new(1));
     let tell = |from, clock, state| Input::Deliver {
         from: NodeId(from),

@@ -138,7 +138,7 @@ fn tokens(net: &Net<Refined<Dijkstra>>) -> u32 {
 fn a_stabilizing_mutex_stays_one() {
     for seed in 0..500 {
         let mut rng = Rng::new(seed);
-        let graph = drawn_graph(&mut rng);
+        let graph = random_graph(&mut rng);
         let length = places(&graph).len() as u64;
         let (bound, round) = (convergence(&graph), turn(&graph).0 + HOLD + RESEND.0);
         let mut net = net::<Dijkstra>(graph, &mut rng);

@@ -17,7 +17,7 @@ fn statement(tokens: &[Said], lost: &[u32]) -> Statement {
 
 /// Laws 4 and 5: junk of every kind is refused by a process that is in the middle of things.
 #[test]
-fn junk_is_refused() {
+fn malformed_messages_are_refused() {
     use TreeTokenMessage::{Advise, Initialize, Request, Restart, Token};
     let mut net = path(4, 2, Defects::NONE);
     net.acquire(1);
@@ -38,9 +38,9 @@ fn junk_is_refused() {
         |incarnations, asks, heard, statement| Advise { incarnations, asks, heard, statement };
     let unlived = Incarnations { mine: 1, yours: 2 };
     let unborn = Incarnations { mine: 0, yours: 1 };
-    let strangers = NodeList::from_iter([NodeId(9)]);
+    let unknown_nodes = NodeList::from_iter([NodeId(9)]);
     let itself = NodeList::from_iter([NodeId(0)]);
-    let junk = [
+    let malformed = [
         token(2, 0, 1, incarnations, 1, none()),
         token(u32::MAX, 0, 1, incarnations, 1, none()),
         token(0, 1, 1, incarnations, 1, none()),
@@ -48,7 +48,7 @@ fn junk_is_refused() {
         token(0, 0, 1, incarnations, u64::MAX, none()),
         token(0, 0, 1, unlived, 1, none()),
         token(0, 0, 1, unborn, 1, none()),
-        token(0, 0, 1, incarnations, 1, strangers.clone()),
+        token(0, 0, 1, incarnations, 1, unknown_nodes.clone()),
         token(0, 0, 1, incarnations, 1, itself),
         Request { incarnations, asks: 4 },
         Request { incarnations, asks: u64::MAX },
@@ -72,19 +72,19 @@ fn junk_is_refused() {
         advise(unborn, 0, 0, statement(&fine, &[])),
     ];
     net.deliver(2, 1); // p1 has an ask of p2 and one of its own.
-    for message in junk {
+    for message in malformed {
         net.refusal(1, deliver(0, message));
     }
-    for stranger in [1, 4, u32::MAX] {
+    for unknown in [1, 4, u32::MAX] {
         assert_eq!(
-            net.refusal(1, deliver(stranger, Initialize)),
-            Refusal::UnknownNode(NodeId(stranger))
+            net.refusal(1, deliver(unknown, Initialize)),
+            Refusal::UnknownNode(NodeId(unknown))
         );
         let crashed = Input::Crashed {
-            node: NodeId(stranger),
+            node: NodeId(unknown),
             incarnation: kgate_core::Incarnation::default(),
         };
-        assert_eq!(net.refusal(1, crashed), Refusal::UnknownNode(NodeId(stranger)));
+        assert_eq!(net.refusal(1, crashed), Refusal::UnknownNode(NodeId(unknown)));
     }
     assert_eq!(
         net.refusal(1, Input::Acquire { weight: 2 }),
@@ -114,7 +114,7 @@ fn junk_is_refused() {
 
 /// Who is no neighbour, or lost, or holds us for lost, is not listened to.
 #[test]
-fn strangers_are_not_listened_to() {
+fn unknown_nodes_are_refused() {
     let mut net = path(5, 1, Defects::NONE);
     net.crash(4);
     net.notify_crashed([3], 4);

@@ -6,9 +6,9 @@
 //! told is told, and then whoever waits must be served.
 
 /// Writes the story of a run, if anybody wants to know.
-macro_rules! tell {
-    ($world:expr, $($what:tt)*) => {
-        if let Some(story) = &mut $world.story { story.push(alloc::format!($($what)*)); }
+macro_rules! trace {
+    ($harness:expr, $($what:tt)*) => {
+        if let Some(trace) = &mut $harness.trace { trace.push(alloc::format!($($what)*)); }
     };
 }
 
@@ -110,7 +110,7 @@ struct Place {
 }
 
 /// Everything.
-pub(super) struct World {
+pub(super) struct Harness {
     config: Config,
     net: Net<Slots>,
     clients: Vec<Clients>,
@@ -124,7 +124,7 @@ pub(super) struct World {
     /// How much of what the processes told was checked.
     checked: usize,
     /// What happened, if anybody wants to know.
-    pub(super) story: Option<Vec<String>>,
+    pub(super) trace: Option<Vec<String>>,
     /// Decisions and grants by slots used again: a run without is no test.
     pub(super) grants: u32,
 }
@@ -132,7 +132,7 @@ pub(super) struct World {
 /// What is wrong.
 type Verdict = Result<(), String>;
 
-impl World {
+impl Harness {
     pub(super) fn new(config: Config) -> Self {
         let mut known = setup(config.nodes, config.k, config.defects);
         known.slots = config.options;
@@ -157,7 +157,7 @@ impl World {
             adds: 0,
             fences: BTreeMap::new(),
             checked: 0,
-            story: None,
+            trace: None,
             grants: 0,
         }
     }
@@ -214,9 +214,9 @@ impl World {
             return Ok(());
         }
         let place = a as usize % self.net.flights.len();
-        if self.story.is_some() {
+        if self.trace.is_some() {
             let copy = self.net.flights.values().nth(place).expect("below the length");
-            tell!(self, "deliver p{} -> p{}: {:?}", copy.from.0, copy.to.0, copy.message);
+            trace!(self, "deliver p{} -> p{}: {:?}", copy.from.0, copy.to.0, copy.message);
         }
         self.net.deliver_nth(place);
         self.check()
@@ -228,7 +228,7 @@ impl World {
             return Ok(());
         }
         let weight = 1 + b % self.places[at].k;
-        tell!(self, "p{node} acquires {weight}");
+        trace!(self, "p{node} acquires {weight}");
         self.clients[at].waiting.push_back(weight);
         self.net.input(node, Input::Acquire { weight }).unwrap();
         self.check()
@@ -254,14 +254,14 @@ impl World {
         let holding = &mut self.clients[node as usize].holding;
         let place = holding.iter().position(|(held, _)| *held == grant).expect("just seen");
         let (grant, slots) = holding.swap_remove(place);
-        tell!(self, "p{node} releases {slots:?}");
+        trace!(self, "p{node} releases {slots:?}");
         self.net.input(node, Input::Release { grant }).unwrap();
         self.check()
     }
 
     fn withdraw(&mut self, node: u32) -> Verdict {
         if self.net.is_up(node) && self.clients[node as usize].waiting.pop_back().is_some() {
-            tell!(self, "p{node} withdraws");
+            trace!(self, "p{node} withdraws");
             self.net.input(node, Input::Withdraw).unwrap();
         }
         self.check()
@@ -269,7 +269,7 @@ impl World {
 
     fn resize(&mut self, node: u32, k: u32) -> Verdict {
         if self.net.is_up(node) {
-            tell!(self, "p{node} hears that k is {k}");
+            trace!(self, "p{node} hears that k is {k}");
             self.places[node as usize].k = k;
             self.net.input(node, Input::Resize(k)).unwrap();
         }
@@ -278,7 +278,7 @@ impl World {
 
     fn lease(&mut self, node: u32, valid: bool) -> Verdict {
         if self.net.is_up(node) && self.places[node as usize].leased != valid {
-            tell!(self, "p{node} has a lease: {valid}");
+            trace!(self, "p{node} has a lease: {valid}");
             self.places[node as usize].leased = valid;
             self.net.input(node, Input::Lease(valid)).unwrap();
         }
@@ -293,7 +293,7 @@ impl World {
         if !self.net.is_up(node) || self.joins() && !(0..self.config.nodes).any(remembers) {
             return Ok(());
         }
-        tell!(self, "p{node} crashes");
+        trace!(self, "p{node} crashes");
         if b.is_multiple_of(2) {
             self.net.keep_sent(node, |sent| (b / 2) as usize % (sent + 1));
         }
@@ -322,7 +322,7 @@ impl World {
             (Suspensions::Twice, Some(former)) => *suspended = former,
         };
         if self.net.is_up(node) && self.net.suspend(node, change) {
-            tell!(self, "p{node} is suspended");
+            trace!(self, "p{node} is suspended");
             self.places[node as usize].suspended = true;
         }
         Ok(())
@@ -334,7 +334,7 @@ impl World {
         if !core::mem::take(&mut place.suspended) {
             return Ok(());
         }
-        tell!(self, "p{node} goes on");
+        trace!(self, "p{node} goes on");
         (place.k, place.leased) = (self.config.k, false);
         let stored = self.net.stored.get(&NodeId(node)).cloned();
         self.net.resume(node);
@@ -353,7 +353,7 @@ impl World {
     /// The log says that a crashed process is gone.
     fn bury(&mut self, node: u32) -> Verdict {
         if let Some(incarnation) = self.places[node as usize].over.take() {
-            tell!(self, "log: p{node} of incarnation {incarnation} is gone");
+            trace!(self, "log: p{node} of incarnation {incarnation} is gone");
             self.log.push(Entry::Evict(node, incarnation));
         }
         Ok(())
@@ -363,7 +363,7 @@ impl World {
         if self.net.is_up(node) || self.places[node as usize].suspended {
             return Ok(());
         }
-        tell!(self, "p{node} is back");
+        trace!(self, "p{node} is back");
         let place = &mut self.places[node as usize];
         (place.told, place.k, place.leased) = (0, self.config.k, true);
         if self.config.options.membership == MembershipSource::Join {
@@ -394,7 +394,7 @@ impl World {
         if (place.member, place.over) == (None, None) {
             self.adds += 1;
             (place.member, place.returns) = (Some(self.adds), place.returns + 1);
-            tell!(self, "log: p{node} takes part in incarnation {}", self.adds);
+            trace!(self, "log: p{node} takes part in incarnation {}", self.adds);
             self.log.push(Entry::Add(node, self.adds));
         }
         Ok(())
@@ -407,7 +407,7 @@ impl World {
             return Ok(());
         }
         let Some(incarnation) = self.places[node as usize].member.take() else { return Ok(()) };
-        tell!(self, "log: p{node} of incarnation {incarnation} is thrown out");
+        trace!(self, "log: p{node} of incarnation {incarnation} is thrown out");
         self.log.push(Entry::Evict(node, incarnation));
         if suspended {
             // Nobody renews their leases any more.
@@ -430,7 +430,7 @@ impl World {
             let news = &mut self.places[at].news;
             if !news.is_empty() {
                 let (dead, incarnation, _) = news.swap_remove(b as usize % news.len());
-                tell!(self, "p{node} hears that p{dead} of incarnation {incarnation} is gone");
+                trace!(self, "p{node} hears that p{dead} of incarnation {incarnation} is gone");
                 self.net.notify_gone([node], dead, incarnation);
             }
             return self.check();
@@ -444,7 +444,7 @@ impl World {
 
     fn double(&mut self, a: u32) -> Verdict {
         if !self.net.flights.is_empty() {
-            tell!(self, "a message is doubled");
+            trace!(self, "a message is doubled");
             self.net.double_nth(a as usize % self.net.flights.len());
         }
         Ok(())
@@ -453,9 +453,9 @@ impl World {
     fn lose(&mut self, a: u32) -> Verdict {
         if !self.net.flights.is_empty() && self.config.options.ask_again.is_some() {
             let place = a as usize % self.net.flights.len();
-            if self.story.is_some() {
+            if self.trace.is_some() {
                 let copy = self.net.flights.values().nth(place).expect("below the length");
-                tell!(self, "lost p{} -> p{}: {:?}", copy.from.0, copy.to.0, copy.message);
+                trace!(self, "lost p{} -> p{}: {:?}", copy.from.0, copy.to.0, copy.message);
             }
             self.net.lose_nth(place);
         }
@@ -470,7 +470,7 @@ impl World {
                 .keys()
                 .nth(a as usize % self.net.timers.len())
                 .expect("below the length");
-            tell!(self, "{node} wakes: {timer:?}");
+            trace!(self, "{node} wakes: {timer:?}");
             self.net.expire(node.0, timer);
         }
         self.check()
@@ -484,7 +484,7 @@ impl World {
             match notice {
                 Notice::Granted { grant, slots, fence } => {
                     let (slots, fence) = (slots.ok_or("no slots")?, fence.ok_or("no fence")?);
-                    tell!(
+                    trace!(
                         self,
                         "  {node} is granted {slots:?} under {:?}.{}",
                         fence.stamp(),
@@ -556,7 +556,7 @@ impl World {
 
     /// What is wrong ends; then clients leave one after the other, and everybody must be served.
     fn put_right(&mut self) -> Verdict {
-        tell!(self, "all is put right");
+        trace!(self, "all is put right");
         for node in 0..self.config.nodes {
             self.resume(node)?;
             self.bury(node)?;
@@ -622,7 +622,7 @@ impl World {
             }
             for (node, timer) in self.net.timers.keys().copied().collect::<Vec<_>>() {
                 if self.net.timers.contains_key(&(node, timer)) {
-                    tell!(self, "{node} wakes: {timer:?}");
+                    trace!(self, "{node} wakes: {timer:?}");
                     self.net.expire(node.0, timer);
                     self.check()?;
                 }

@@ -31,7 +31,7 @@ struct Client {
     inside: Option<(GrantId, u32)>,
 }
 
-pub(super) struct World {
+pub(super) struct Harness {
     net: Tree,
     k: u32,
     state: u64,
@@ -52,7 +52,7 @@ pub(super) struct World {
 
 type Verdict = Result<(), String>;
 
-impl World {
+impl Harness {
     pub(super) fn new(seed: u64, faults: Faults, defects: Defects) -> Self {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
         let nodes = 2 + u32::try_from(next(&mut state, 11)).unwrap();
@@ -63,7 +63,8 @@ impl World {
         let graph = shape.build(nodes, &mut |bound| next(&mut state, bound)).unwrap();
         let root = NodeId(u32::try_from(next(&mut state, u64::from(nodes))).unwrap());
         let graph = Arc::new(graph.with_root(root).unwrap());
-        let net = Net::with(Setup { graph: Some(graph), ..harness::setup(nodes, k, defects) });
+        let net =
+            Net::with(Setup { graph: Some(graph), ..crate::harness::setup(nodes, k, defects) });
         let nodes = nodes as usize;
         Self {
             net,

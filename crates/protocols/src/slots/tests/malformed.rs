@@ -73,7 +73,7 @@ fn every_field_out_of_range_is_refused() {
         stamp: Stamp { clock: Clock { view: ViewId(1), ticks: 1 }, node: NodeId(1) },
         incarnation: Incarnation(0),
     };
-    let junk = vec![
+    let malformed = vec![
         request(mine, Scope::Yourself),
         request(about(far, 1), Scope::Yourself),
         request(about(1, 1), Scope::Clusters(3)),
@@ -113,7 +113,7 @@ fn every_field_out_of_range_is_refused() {
         SlotsMessage::Join { incarnation: Incarnation(1), round: 0 },
         SlotsMessage::Join { incarnation: Incarnation(1), round: 3 },
     ];
-    for message in junk {
+    for message in malformed {
         let input = Input::Deliver { from: NodeId(1), message };
         let refusal = net.refusal(0, input.clone());
         assert!(matches!(refusal, Refusal::Malformed(_)), "{input:?}: {refusal:?}");

@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Entry, Input, Verdict, World};
+use super::{Entry, Harness, Input, Verdict};
 use kgate_core::{Fence, GrantId, Incarnation, NodeId, ViewId};
 
 /// Whether the log holds slots, and what is wrong with it then.
@@ -45,7 +45,7 @@ enum Stage {
     Free,
 }
 
-impl World {
+impl Harness {
     /// A client's grant is proposed to the log.
     pub(super) fn propose(&mut self, a: u32, b: u32) -> Verdict {
         let mut in_hand = Vec::new();
@@ -60,7 +60,7 @@ impl World {
         }
         let (by, grant, slots) = in_hand.swap_remove(a.wrapping_add(b) as usize % in_hand.len());
         let node = by.0;
-        tell!(self, "p{node} proposes that the log hold {slots:?}");
+        trace!(self, "p{node} proposes that the log hold {slots:?}");
         self.k.push(Permit { by, grant, slots, at: Stage::Proposed });
         Ok(())
     }
@@ -86,7 +86,7 @@ impl World {
         let place = &self.places[node as usize];
         let is_member = [place.member, place.over].contains(&Some(incarnation));
         if is_member || self.config.holds == Holds::OfTheGone {
-            tell!(self, "log: {:?} of p{node} are held", self.k[number].slots);
+            trace!(self, "log: {:?} of p{node} are held", self.k[number].slots);
             self.k[number].at = Stage::Held;
             self.log.push(Entry::Held(number));
         } else {
@@ -102,7 +102,7 @@ impl World {
             return false;
         }
         let number = held[a as usize % held.len()];
-        tell!(self, "log: {:?} are free", self.k[number].slots);
+        trace!(self, "log: {:?} are free", self.k[number].slots);
         self.k[number].at = Stage::Free;
         self.log.push(Entry::Freed(number));
         true
@@ -145,7 +145,7 @@ impl World {
         let told = self.places[node as usize].told;
         let entries: Vec<Entry> = self.log[told..].iter().take(most).copied().collect();
         self.places[node as usize].told += entries.len();
-        tell!(self, "p{node} hears {entries:?}");
+        trace!(self, "p{node} hears {entries:?}");
         match self.config.holds {
             Holds::Never | Holds::Whole | Holds::OfTheGone => {
                 self.hear_reserved(node)?;
