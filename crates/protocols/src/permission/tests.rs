@@ -1,5 +1,5 @@
-//! The mutex by hand: the papers' examples, their defects as printed and repaired, and what is
-//! refused.
+//! The mutex on a manually driven network: the papers' examples, their defects as printed and
+//! repaired, and refusals.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -67,9 +67,9 @@ fn figure_1_of_robust_2012() {
     assert_eq!(net.sent("reply"), [(0, 1)], "only to p1");
 }
 
-/// robust-2012 section 2: with p4 .. p7 faulty and nobody told, p1 gets two replies of the three
-/// that it needs, and must wait until p0 releases, although four units are free. Told of the
-/// crashes, it enters at once.
+/// robust-2012 section 2: with p4 .. p7 faulty and no crash reported, p1 gets two replies of the
+/// three that it needs, and must wait until p0 releases, although four slots are free. When the
+/// crashes are reported, it enters at once.
 #[test]
 fn raymond_degrades_with_every_crash() {
     let mut net = mutex::<Direct>(8, 5);
@@ -89,7 +89,7 @@ fn raymond_degrades_with_every_crash() {
 }
 
 /// Raymond 1989, vcube-2018 section 7.2: a requester enters with the (n-f-k)-th permission and not
-/// before; with none at all if that many units are there.
+/// before; with none at all if that many slots are free.
 #[test]
 fn enters_with_n_f_k_permissions() {
     fn check<S: Broadcast>(n: u32, k: u32, f: u32) {
@@ -117,8 +117,8 @@ fn enters_with_n_f_k_permissions() {
     }
 }
 
-/// robust-2012 section 2 and vcube-2018: an entry that nobody else competes for costs 2(n-1)
-/// messages when asked for directly, and 3(n-1) along a tree with ACKs, for every n.
+/// robust-2012 section 2 and vcube-2018: an entry without contention costs 2(n-1) messages with
+/// direct requests, and 3(n-1) along a tree with ACKs, for every n.
 #[test]
 fn an_entry_costs_what_the_papers_say() {
     fn check<S: Broadcast>(kinds: &[&str]) {
@@ -216,9 +216,9 @@ fn d3_a_crash_takes_back_only_what_was_given() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// D4 (vcube-2018 Algorithms 6.1 and 7.1, robust-2012 Algorithm 2): a dead process's permission
-/// goes before the process does. n = 3, k = 1, one crash. As printed, p2 needs one permission and
-/// still counts that of p1.
+/// D4 (vcube-2018 Algorithms 6.1 and 7.1, robust-2012 Algorithm 2): the permission of a crashed
+/// process is removed before the process. n = 3, k = 1, one crash. As printed, p2 needs one
+/// permission and still counts that of p1.
 #[test]
 fn d4_the_permission_of_a_crashed_process_is_removed_first() {
     fn inside<S: Broadcast>(defects: Defects) -> Vec<u32> {
@@ -240,7 +240,7 @@ fn d4_the_permission_of_a_crashed_process_is_removed_first() {
 }
 
 /// D6 (robust-2012 Algorithm 2 line 8): every request has a stamp of its own. As printed, the
-/// second request of a lone requester looks like its first, and everybody drops it.
+/// second request of a lone requester looks like its first, and every process drops it.
 #[test]
 fn d6_every_request_has_a_new_stamp() {
     fn inside(defects: Defects) -> Vec<u32> {
@@ -301,8 +301,8 @@ fn d9_the_earlier_request_is_permitted() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// A withdrawn request leaves nobody waiting: whom it had put off gets its answer, and what it was
-/// owed counts for nothing later.
+/// A withdrawn request blocks no other: a deferred process gets its answer, and late answers to the
+/// request do not count.
 #[test]
 fn a_withdrawn_request_blocks_no_other() {
     fn check<S: Broadcast>() {
@@ -329,8 +329,8 @@ fn a_withdrawn_request_blocks_no_other() {
     check::<Sta>();
 }
 
-/// vcube-2018 section 7.2 and theorem 7.4: whoever crashes, inside or waiting, keeps nobody out;
-/// the last one alive of n enters alone.
+/// vcube-2018 section 7.2 and theorem 7.4: a crashed process, inside or waiting, blocks no entry;
+/// the last live one of n enters alone.
 #[test]
 fn crashed_processes_block_no_entry() {
     fn check<S: Broadcast>() {
@@ -352,7 +352,7 @@ fn crashed_processes_block_no_entry() {
     check::<Sta>();
 }
 
-/// vcube-2018 Algorithm 7.1 line 19: on release, the dead are not answered.
+/// vcube-2018 Algorithm 7.1 line 19: on release, crashed processes get no answer.
 #[test]
 fn crashed_processes_get_no_answer() {
     let mut net = mutex::<Direct>(3, 1);
@@ -367,8 +367,8 @@ fn crashed_processes_get_no_answer() {
     assert_eq!(net.sent("reply"), []);
 }
 
-/// Law 4 and law 5: what cannot be done, and junk from a peer, is refused with a reason and changes
-/// nothing, whether the process is idle, waits or holds.
+/// Law 4 and law 5: an impossible input, and a malformed message from a peer, is refused with a
+/// reason and changes nothing, whether the process is idle, waits or holds.
 #[test]
 fn refusals_change_nothing() {
     fn check<S: Broadcast>(malformed: &[S::Message]) {
@@ -433,8 +433,8 @@ fn refusals_change_nothing() {
     check::<Sta>(&[StaMessage::Tree { request }, StaMessage::Ack { clock: 1 }]);
 }
 
-/// Law 5: a clock that would leave no room for our own is junk; taken over, the next request would
-/// overflow.
+/// Law 5: a clock that would leave no room for the process's own is malformed; if adopted, the next
+/// request would overflow.
 #[test]
 fn an_absurd_clock_is_refused() {
     fn check<S: Broadcast>(absurd: impl Fn(u64) -> S::Message) {
@@ -454,21 +454,21 @@ fn an_absurd_clock_is_refused() {
     check::<Sta>(|clock| StaMessage::Tree { request: request(clock) });
 }
 
-/// What can happen next in a random run.
+/// The next steps of a random run.
 #[derive(Clone, Copy)]
 enum Step {
     Arrive(usize),
-    /// Asks, or releases what it holds.
+    /// Requests, or releases what it holds.
     Client(u32),
     Withdraw(u32),
     Crash(u32),
-    /// This one hears that that one has crashed.
+    /// The first process learns that the second has crashed.
     Hear(u32, u32),
 }
 
-/// vcube-2018 lemmas 7.1 and 7.2: never more than k are inside, and every request of a process that
-/// is alive is granted at last (or withdrawn), however messages overtake each other and whoever
-/// crashes, some in the middle of a send.
+/// vcube-2018 lemmas 7.1 and 7.2: never more than k are inside, and every request of a live process
+/// is eventually granted (or withdrawn), however messages overtake each other and whichever
+/// processes crash, some in the middle of a send.
 fn safe_and_live<S: Broadcast>(
     (n, k): (u32, u32),
     clients: &[Index],
@@ -511,7 +511,7 @@ fn safe_and_live<S: Broadcast>(
                 doomed.retain(|&other| other != node);
                 unheard.retain(|&(at, _)| at != node);
                 unheard.extend(net.live().into_iter().map(|at| (at, node)));
-                // What it sent last may never have left.
+                // Its last messages may never have been sent.
                 net.keep_sent(node, |sent| {
                     order.next().map_or(sent, |choice| choice.index(sent + 1))
                 });
@@ -551,7 +551,7 @@ proptest! {
     }
 }
 
-/// Everything now in flight on each of these channels arrives.
+/// Delivers everything now in flight on each of these channels.
 fn deliver_channels<S: Broadcast>(net: &mut Mutex<S>, channels: &[(u32, u32)]) {
     for &(from, to) in channels {
         let ours =

@@ -1,5 +1,5 @@
-//! `slots` by hand-driven networks: costs, order, views, the tree, JOIN, junk, and a world in which
-//! anything may happen.
+//! `slots` on manually driven networks: costs, order, views, the tree, JOIN, malformed messages;
+//! and a random harness.
 
 mod costs;
 mod harness;
@@ -23,17 +23,17 @@ use kgate_core::{Defects, Dissemination, Fence, GrantId, Input, Notice, Protocol
 use crate::harness::{Net, setup};
 use crate::slots::Slots;
 
-/// Straight to each, with all that makes it cheap.
+/// Flat dissemination, with every optimisation.
 fn flat() -> SlotOptions {
     SlotOptions { dissemination: Dissemination::Flat, ..SlotOptions::default() }
 }
 
-/// Down the tree.
+/// Tree dissemination.
 fn tree() -> SlotOptions {
     SlotOptions { dissemination: Dissemination::Tree, ..SlotOptions::default() }
 }
 
-/// Straight to each, and nothing else.
+/// Flat dissemination without optimisations.
 fn plain() -> SlotOptions {
     SlotOptions { defer: false, quiet: false, keep: false, cohort: 0, ..flat() }
 }
@@ -48,7 +48,7 @@ fn defects(nodes: u32, k: u32, slots: SlotOptions, switches: Defects) -> Net<Slo
     Net::with(known)
 }
 
-/// What one process has granted, ever.
+/// All grants of one process so far.
 fn grants<P: Protocol>(net: &Net<P>, of: u32) -> Vec<(GrantId, Vec<u32>, Fence)> {
     let granted = net.notices.iter().filter_map(|(_, node, notice)| match notice {
         Notice::Granted { grant, slots: Some(slots), fence: Some(fence) } if node.0 == of => {
@@ -63,7 +63,7 @@ fn grants<P: Protocol>(net: &Net<P>, of: u32) -> Vec<(GrantId, Vec<u32>, Fence)>
     granted.collect()
 }
 
-/// The slots and the fence that it granted last.
+/// The slots and the fence of its last grant.
 fn last(net: &Net<Slots>, of: u32) -> (Vec<u32>, Fence) {
     let (_, slots, fence) = grants(net, of).pop().expect("something was granted");
     (slots, fence)
@@ -81,15 +81,14 @@ fn withdraw(net: &mut Net<Slots>, at: u32) {
     net.input(at, Input::Withdraw).unwrap();
 }
 
-/// Asks for `weight`, everything arrives, and it is granted these slots.
+/// Requests `weight`, delivers everything, and expects these slots.
 fn enter(net: &mut Net<Slots>, at: u32, weight: u32, slots: &[u32]) {
     acquire(net, at, weight);
     net.deliver_all();
     assert_eq!(last(net, at).0, slots);
 }
 
-/// P5: nobody that is alive waits or relays anything, or owes anything but news of slots that it
-/// keeps.
+/// P5: no live process waits, relays or owes anything, except updates about slots that it caches.
 fn nothing_is_left(net: &Net<Slots>) {
     for node in net.live() {
         let shown = net.nodes[node as usize].observe();

@@ -1,9 +1,8 @@
-//! Messages an entry (`docs/internals/slots.md` section 8).
+//! Messages per entry (`docs/internals/slots.md` section 8).
 
 use super::*;
 
-/// Section 8: an entry that nobody competes for costs 2(n-1) messages, flat and on the tree, for
-/// every n.
+/// Section 8: an entry without contention costs 2(n-1) messages, flat and on the tree, for every n.
 #[test]
 fn alone() {
     for nodes in 2..=33u32 {
@@ -23,7 +22,7 @@ fn alone() {
     }
 }
 
-/// Section 8: n-1 answers reach the asker when it asks straight, log2 n on the tree.
+/// Section 8: n-1 answers reach the requester with flat dissemination, log2 n on the tree.
 #[test]
 fn fan_in() {
     let reach = |nodes: u32, asker: u32, options| {
@@ -41,8 +40,8 @@ fn fan_in() {
     assert_eq!(reach(33, 32, tree()), 1, "alone in its half, all answers come through one");
 }
 
-/// Section 6, idle keep: a slot that nobody asked for is used again for no message, under a greater
-/// fence, as often as one likes.
+/// Section 6, idle keep: a slot that no other process requested is re-used without a message, under
+/// a greater fence, any number of times.
 #[test]
 fn a_kept_slot_is_used_again_for_nothing() {
     for options in [flat(), tree()] {
@@ -67,8 +66,8 @@ fn a_kept_slot_is_used_again_for_nothing() {
     }
 }
 
-/// Section 6, idle keep: whoever is asked gives up what it keeps before it answers, so that nobody
-/// waits for an idle slot.
+/// Section 6, idle keep: a process returns its cached slots before it answers a request, so that no
+/// request waits for an idle slot.
 #[test]
 fn a_cached_slot_goes_to_the_requester() {
     for options in [flat(), tree()] {
@@ -82,7 +81,7 @@ fn a_cached_slot_goes_to_the_requester() {
     }
 }
 
-/// Section 8: after a release one message makes the next one go in.
+/// Section 8: after a release one message lets the next process enter.
 #[test]
 fn a_hand_over_costs_one_message() {
     for options in [flat(), tree(), plain()] {
@@ -100,7 +99,7 @@ fn a_hand_over_costs_one_message() {
     }
 }
 
-/// Section 8, saturation, k = 1, flat with defer and quiet: at most 2(n-1) + 1 messages an entry.
+/// Section 8, saturation, k = 1, flat with defer and quiet: at most 2(n-1) + 1 messages per entry.
 #[test]
 fn saturated() {
     for nodes in [2u32, 3, 5, 8, 16] {
@@ -111,7 +110,7 @@ fn saturated() {
         net.sent.clear();
         for _ in 0..10 * nodes {
             let inside = net.inside();
-            // The only one that waits nowhere is who holds; it asks again as soon as it is out.
+            // Only the holder does not wait; it requests again as soon as it has released.
             assert_eq!(inside.len(), 1, "n={nodes}");
             net.release(inside[0]);
             net.acquire(inside[0]);

@@ -1,11 +1,11 @@
-//! A world in which anything may happen to `slots`, with a checker that shares nothing with it.
+//! A random harness for `slots`, with a checker that shares no code with it.
 //!
-//! A run is a list of steps, each three numbers, so that a run that fails can be made shorter by
-//! leaving steps out. The clients, the log, the detector and the checker are here; the processes
-//! and what is between them are a [`Net`]. After the steps all that is wrong ends: who is to be
-//! told is told, and then whoever waits must be served.
+//! A run is a list of steps, each three numbers, so that a failing run can be shortened by leaving
+//! steps out. The clients, the log, the detector and the checker are here; the processes and the
+//! network are a [`Net`]. After the steps all faults end: every outstanding notification is
+//! delivered, and then every waiting request must be served.
 
-/// Writes the story of a run, if anybody wants to know.
+/// Records an event of a run, if the run is traced.
 macro_rules! trace {
     ($harness:expr, $($what:tt)*) => {
         if let Some(trace) = &mut $harness.trace { trace.push(alloc::format!($($what)*)); }
@@ -29,14 +29,14 @@ use crate::slots::{Slots, SuspendedLane};
 pub(super) use held::Holds;
 use held::Permit;
 
-/// What the steps of a run may be.
+/// The possible steps of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     pub(super) nodes: u32,
     pub(super) k: u32,
     pub(super) options: SlotOptions,
     pub(super) defects: Defects,
-    /// How many steps of a hundred deliver a message, at least.
+    /// The least share of steps that deliver a message, in percent.
     pub(super) haste: u32,
     pub(super) crashes: bool,
     pub(super) evictions: bool,
@@ -49,22 +49,22 @@ pub(super) struct Config {
     pub(super) holds: Holds,
 }
 
-/// Whether processes stop cleanly and go on later, and what is wrong with it then.
+/// Whether processes stop cleanly and resume, and what is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suspensions {
-    /// None does.
+    /// No process is suspended.
     Never,
-    /// As it should be.
+    /// Suspended correctly.
     Whole,
-    /// Planted: they have forgotten what their clients hold.
+    /// Planted: resumed processes have lost their clients' grants.
     WithoutGrants,
-    /// Planted: their clocks begin anew.
+    /// Planted: the clocks of resumed processes start again.
     WithoutClock,
-    /// Planted: they go back to what they have put away the first time.
+    /// Planted: processes resume from the state of their first stop.
     Twice,
 }
 
-/// Which kind of step, and two numbers to choose by.
+/// The kind of step, and two numbers for its choices.
 pub(super) type Step = [u32; 3];
 
 /// An entry of the log.
@@ -72,9 +72,9 @@ pub(super) type Step = [u32; 3];
 enum Entry {
     Evict(u32, u32),
     Add(u32, u32),
-    /// A permit, by its number, is held.
+    /// A durable permit, by its number, is held.
     Held(usize),
-    /// It is not held any more.
+    /// It is no longer held.
     Freed(usize),
 }
 
@@ -84,52 +84,53 @@ pub(super) const MOST: u32 = 4;
 /// The clients of one process.
 #[derive(Clone, Debug, Default)]
 struct Clients {
-    /// What those want that wait, in their order.
+    /// The weights of the waiting clients, in order.
     waiting: VecDeque<u32>,
     holding: Vec<(GrantId, Vec<u32>)>,
 }
 
-/// Where a process stands, as the log and the detector have it.
+/// The state of a process according to the log and the detector.
 #[derive(Clone, Debug)]
 struct Place {
     /// The incarnation in which it is a member at the end of the log.
     member: Option<u32>,
-    /// The incarnation that is over, as long as the log does not say so.
+    /// The incarnation that has ended, as long as the log does not say so.
     over: Option<u32>,
-    /// How often it was added (log) or came back (JOIN).
+    /// The number of times it was added (log) or returned (JOIN).
     returns: u32,
-    /// How much of the log it has been told.
+    /// The number of log entries that it has applied.
     told: usize,
-    /// Crashes that its detector has not told (JOIN), each with whether it has run since before.
+    /// Crashes that its detector has not reported (JOIN), each with whether it has run since
+    /// before.
     news: Vec<(u32, u32, bool)>,
-    /// The k that it was told last.
+    /// The k that it knows.
     k: u32,
     leased: bool,
-    /// It has stopped cleanly, and its clients go on.
+    /// It has stopped cleanly, and its clients continue.
     suspended: bool,
 }
 
-/// Everything.
+/// The whole system under test.
 pub(super) struct Harness {
     config: Config,
     net: Net<Slots>,
     clients: Vec<Clients>,
     places: Vec<Place>,
     log: Vec<Entry>,
-    /// What the log holds, has held, or is to hold.
+    /// The durable permits that the log holds, has held, or is to hold.
     k: Vec<Permit>,
     adds: u32,
     /// The greatest fence of each slot.
     fences: BTreeMap<u32, Fence>,
-    /// How much of what the processes told was checked.
+    /// The number of notices that were checked.
     checked: usize,
-    /// What happened, if anybody wants to know.
+    /// The trace of events, if the run is traced.
     pub(super) trace: Option<Vec<String>>,
-    /// Decisions and grants by slots used again: a run without is no test.
+    /// Decisions and re-uses of slots: a run without any tests nothing.
     pub(super) grants: u32,
 }
 
-/// What is wrong.
+/// A violation.
 type Verdict = Result<(), String>;
 
 impl Harness {
@@ -162,7 +163,7 @@ impl Harness {
         }
     }
 
-    /// All steps, and then everything is put right.
+    /// Performs all steps, then ends all faults.
     pub(super) fn run(&mut self, steps: &[Step]) -> Verdict {
         for step in steps {
             self.act(*step)?;
@@ -285,7 +286,7 @@ impl Harness {
         self.check()
     }
 
-    /// The process stops with its clients. Without a log, somebody must remain who remembers.
+    /// The process stops with its clients. Without a log, one process must remain that remembers.
     fn crash(&mut self, node: u32, b: u32) -> Verdict {
         let remembers = |other: u32| {
             other != node && self.net.is_up(other) && self.net.nodes[other as usize].is_member()
@@ -328,7 +329,7 @@ impl Harness {
         Ok(())
     }
 
-    /// It goes on, without a lease. Who was thrown out meanwhile hears of it before it gets one.
+    /// The process resumes, without a lease. An evicted process learns of that before it gets one.
     fn resume(&mut self, node: u32) -> Verdict {
         let place = &mut self.places[node as usize];
         if !core::mem::take(&mut place.suspended) {
@@ -350,7 +351,7 @@ impl Harness {
         Ok(())
     }
 
-    /// The log says that a crashed process is gone.
+    /// The log evicts a crashed process.
     fn bury(&mut self, node: u32) -> Verdict {
         if let Some(incarnation) = self.places[node as usize].over.take() {
             trace!(self, "log: p{node} of incarnation {incarnation} is gone");
@@ -370,7 +371,8 @@ impl Harness {
             place.returns += 1;
             let incarnation = place.returns;
             self.net.return_in(node, incarnation);
-            // A detector that begins anew tells of those that are down, and only while they are.
+            // A detector that starts again reports processes that are down, and only while they
+            // are.
             let down = (0..self.config.nodes).filter(|&other| !self.net.is_up(other));
             let news =
                 down.map(|other| (other, self.places[other as usize].returns, false)).collect();
@@ -385,7 +387,7 @@ impl Harness {
         self.check()
     }
 
-    /// The log says that a process takes part which is up again, or was thrown out.
+    /// The log adds a process that is up again, or was evicted.
     fn add(&mut self, node: u32) -> Verdict {
         if self.joins() || !self.net.is_up(node) {
             return Ok(());
@@ -400,7 +402,7 @@ impl Harness {
         Ok(())
     }
 
-    /// A process that is alive is thrown out. It hears of it first: that is what leases are for.
+    /// A live process is evicted. It learns of it first: that is what leases are for.
     fn evict(&mut self, node: u32) -> Verdict {
         let suspended = self.places[node as usize].suspended;
         if self.joins() || !self.net.is_up(node) && !suspended {
@@ -410,7 +412,7 @@ impl Harness {
         trace!(self, "log: p{node} of incarnation {incarnation} is thrown out");
         self.log.push(Entry::Evict(node, incarnation));
         if suspended {
-            // Nobody renews their leases any more.
+            // No lease is renewed any more.
             self.clients[node as usize].holding.clear();
             return Ok(());
         }
@@ -420,7 +422,7 @@ impl Harness {
         Ok(())
     }
 
-    /// A process hears the next entry of the log, or any news of its detector.
+    /// A process applies the next entry of the log, or a report of its detector.
     fn tell(&mut self, node: u32, b: u32) -> Verdict {
         let at = node as usize;
         if !self.net.is_up(node) {
@@ -476,7 +478,7 @@ impl Harness {
         self.check()
     }
 
-    /// Everything that a process told since, against what is allowed.
+    /// Checks every notice since the last check.
     fn check(&mut self) -> Verdict {
         while let Some((_, node, notice)) = self.net.notices.get(self.checked).cloned() {
             self.checked += 1;
@@ -554,7 +556,8 @@ impl Harness {
         Ok(())
     }
 
-    /// What is wrong ends; then clients leave one after the other, and everybody must be served.
+    /// All faults end; then clients leave one after the other, and every waiting one must be
+    /// served.
     fn put_right(&mut self) -> Verdict {
         trace!(self, "all is put right");
         for node in 0..self.config.nodes {
@@ -585,7 +588,7 @@ impl Harness {
         }
         for node in self.net.live() {
             let shown = self.net.nodes[node as usize].observe();
-            let owes = !shown.owing.is_empty() && shown.slots.is_empty(); // Who keeps slots owes news of them.
+            let owes = !shown.owing.is_empty() && shown.slots.is_empty(); // A process that caches slots owes updates about them.
             if owes || !shown.relaying.is_empty() {
                 return Err(format!(
                     "p{node} owes {:?} and relays {:?} for ever",
@@ -596,7 +599,7 @@ impl Harness {
         Ok(())
     }
 
-    /// Everybody who is up hears all there is to hear.
+    /// Every live process applies the whole log.
     fn tell_all(&mut self) -> Verdict {
         for node in 0..self.config.nodes {
             while self.net.is_up(node)
@@ -609,7 +612,7 @@ impl Harness {
         Ok(())
     }
 
-    /// Everything arrives; where messages may be lost, timers run out a few times.
+    /// Delivers everything; where messages may be lost, timers fire a few times.
     fn calm(&mut self, turn: u32) -> Verdict {
         for round in 0..8 {
             let mut place = turn;
@@ -631,7 +634,7 @@ impl Harness {
         Ok(())
     }
 
-    /// Nothing is under way: the first of those that wait does not fit into what is free.
+    /// Nothing is in transit: the first waiting request does not fit into the free slots.
     fn least_does_not_fit(&self) -> Verdict {
         let shown: Vec<_> = self
             .net

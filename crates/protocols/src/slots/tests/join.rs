@@ -1,4 +1,5 @@
-//! Without a log: who is back says so itself (`docs/internals/slots.md` section 5, S3 and S5).
+//! Without a log: a returning process announces itself (`docs/internals/slots.md` section 5, S3 and
+//! S5).
 
 use kgate_core::{Incarnation, MembershipSource, ViewId};
 
@@ -10,8 +11,8 @@ fn options() -> SlotOptions {
     SlotOptions { membership: MembershipSource::Join, ..plain() }
 }
 
-/// Section 5: JOIN to all, then a second round; only when everybody has answered both does the
-/// joiner ask.
+/// Section 5: JOIN to all, then a second round; the joiner requests only when all have answered
+/// both.
 #[test]
 fn a_joiner_requests_after_two_rounds() {
     let mut net = net(3, 1, options());
@@ -49,7 +50,7 @@ fn s3_as_it_was() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// A joiner waits for nobody who has crashed.
+/// A joiner does not wait for a crashed process.
 #[test]
 fn a_joiner_does_not_wait_for_crashed_processes() {
     let mut net = net(3, 1, options());
@@ -65,8 +66,7 @@ fn a_joiner_does_not_wait_for_crashed_processes() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// A process that is joining holds nothing and says so to whoever asks; its own request comes
-/// behind that.
+/// A joining process holds nothing and reports so; its own request is ordered behind.
 #[test]
 fn a_joiner_answers() {
     let mut net = net(3, 1, options());
@@ -86,8 +86,8 @@ fn a_joiner_answers() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// S5: the first JOIN exempts the joiner from a request that is out. A copy of it that comes when
-/// it takes part already does not.
+/// S5: the first JOIN exempts the joiner from a request that is out. A copy of it that arrives when
+/// the joiner is a member does not.
 #[test]
 fn a_second_copy_of_join_does_not_exempt() {
     let mut net = net(3, 1, options());
@@ -147,8 +147,8 @@ fn a_late_join_does_not_exempt_a_process_that_was_asked() {
     assert_eq!(net.inside(), [0]);
 }
 
-/// A joiner learns from the answer of the last one it waits for that this is in a new incarnation:
-/// the end of the earlier incarnation ends no round.
+/// A joiner learns from the answer of the last process it waits for that this is in a new
+/// incarnation: the end of the earlier incarnation ends no round.
 #[test]
 fn a_new_incarnation_ends_no_round() {
     let mut net = net(2, 1, options());
@@ -171,7 +171,7 @@ fn a_new_incarnation_ends_no_round() {
     assert!(last(&net, 1).1 > before);
 }
 
-/// A relay passes on a request of an incarnation that is unknown here: it shows that incarnation as
+/// A relay forwards a request of an incarnation that is unknown here: it shows that incarnation as
 /// a message of its own would, and is answered.
 #[test]
 fn a_new_incarnation_is_seen_in_what_is_passed_on() {

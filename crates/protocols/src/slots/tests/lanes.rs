@@ -1,5 +1,5 @@
-//! Several lanes under one roof: whoever waits finds its way into a lane that has room, and no lane
-//! forgets its time-outs.
+//! Several lanes: every waiting client finds a lane with a free slot, and no lane forgets its
+//! timers.
 
 use kgate_core::{NodeId, Phase, Span};
 
@@ -12,7 +12,7 @@ fn lanes(nodes: u32, k: u32, options: SlotOptions) -> Net<Lanes> {
     Net::with(known)
 }
 
-/// What one process has granted, ever, with the slots of each grant.
+/// All grants of one process so far, with the slots of each.
 fn granted(net: &Net<Lanes>, of: u32) -> Vec<(GrantId, Vec<u32>)> {
     grants(net, of).into_iter().map(|(grant, slots, _)| (grant, slots)).collect()
 }
@@ -21,8 +21,8 @@ fn is_armed(net: &Net<Lanes>, at: u32, timer: LanesTimer) -> bool {
     net.timers.contains_key(&(NodeId(at), timer))
 }
 
-/// "A free lane never starves a full one for good": whoever comes when everybody before it has
-/// asked in all lanes asks in one more lane after a while too.
+/// "A free lane never starves a full one for good": a client that arrives when all earlier ones
+/// have entered all lanes enters one more lane after a while too.
 #[test]
 fn a_later_client_enters_more_lanes_too() {
     let mut net = lanes(2, 2, SlotOptions { lanes: 2, ..plain() });
@@ -58,9 +58,9 @@ fn a_later_client_enters_more_lanes_too() {
     assert_eq!(granted(&net, 0).len(), 2, "a slot is free in the other lane");
 }
 
-/// Any order of clients that come, go and give up, of another k and of time-outs: while a request
-/// is out in a lane, that lane's time-out runs; while somebody has not asked everywhere, the one of
-/// those that wait does; and in the end everybody is served.
+/// Any order of clients that request, release and withdraw, of changes of k and of timeouts: while
+/// a request is out in a lane, that lane's timer runs; while a client has not entered all lanes,
+/// the timer of the waiting clients does; and in the end every client is served.
 #[test]
 fn timeouts_run_while_a_request_waits() {
     for seed in 0..2000u64 {
@@ -121,7 +121,7 @@ fn timeouts_run_while_a_request_waits() {
     }
 }
 
-/// The names of grants last: a process that has granted 2^34 times still knows its grants.
+/// Grant ids do not wrap: a process that has granted 2^34 times still finds its grants.
 #[test]
 fn names_of_grants_last() {
     for lanes_of in [1, 3, 64] {
@@ -136,13 +136,13 @@ fn names_of_grants_last() {
 }
 
 impl Lanes {
-    /// In which lanes the client that came last has asked.
+    /// The lanes that the last client has entered.
     fn lanes_of_last(&self) -> Vec<u8> {
         let several = self.several.as_ref().expect("several lanes");
         several.waiters.back().expect("somebody waits").1.lanes.to_vec()
     }
 
-    /// Every timer that is needed runs, and every lane's queue is here as it is there.
+    /// Every timer that is needed runs, and every lane's queue here equals the lane's own.
     fn check(&self, is_armed: impl Fn(LanesTimer) -> bool) {
         let several = self.several.as_ref().expect("several lanes");
         for (number, (lane, queue)) in (0..).zip(self.lanes.iter().zip(&several.queues)) {

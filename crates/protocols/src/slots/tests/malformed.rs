@@ -1,5 +1,5 @@
-//! Bytes from the network (laws 4 and 5): what no correct peer sends is refused with nothing
-//! changed, and nothing that is well-formed does harm.
+//! Bytes from the network (laws 4 and 5): a message that no correct peer sends is refused with
+//! nothing changed, and no well-formed message does harm.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -39,7 +39,7 @@ fn report(node: u32) -> Report {
     }
 }
 
-/// Sets come from the network as lists; only so can one be made that is none.
+/// Sets arrive as lists; only so can a malformed one be made.
 fn slots(list: &[u32]) -> SlotSet {
     let list: SeqDeserializer<_, Error> = list.to_vec().into_deserializer();
     SlotSet::deserialize(list).expect("a list of numbers")
@@ -55,8 +55,8 @@ fn answers(list: &[(u32, u32)], reports: Vec<Report>) -> Box<Answers> {
     Box::new(Answers { empty: ranges(list), reports })
 }
 
-/// Every field out of its range is refused, and nothing changes: at who waits for the very request
-/// that the message is about.
+/// Every field out of its range is refused, and nothing changes: at a process that waits for the
+/// very request that the message is about.
 #[test]
 fn every_field_out_of_range_is_refused() {
     let mut net = net(NODES, 2, tree());
@@ -143,7 +143,7 @@ fn every_field_out_of_range_is_refused() {
     );
 }
 
-/// Requests of views that never come are kept, but no more than one of each process by each way.
+/// Requests of views that never come are queued, but no more than one of each process by each path.
 #[test]
 fn what_is_kept_is_bounded() {
     let mut net = net(NODES, 1, flat());
@@ -225,7 +225,7 @@ fn messages() -> impl Strategy<Value = SlotsMessage> {
     ]
 }
 
-/// What else may happen between two messages.
+/// Other inputs between two messages.
 fn inputs() -> impl Strategy<Value = Input<SlotsMessage, SlotsTimer>> {
     prop_oneof![
         12 => (0..=NODES, messages())
@@ -246,8 +246,8 @@ fn inputs() -> impl Strategy<Value = Input<SlotsMessage, SlotsTimer>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
-    /// Laws 4 and 5: whatever arrives in whatever order is taken or refused, never a panic; a
-    /// refusal changes nothing; what is kept stays small.
+    /// Laws 4 and 5: every message in every order is applied or refused, never a panic; a refusal
+    /// changes nothing; the queue for later views stays small.
     #[test]
     fn anything_may_arrive(
         dissemination in prop_oneof![Just(Dissemination::Flat), Just(Dissemination::Tree)],

@@ -1,8 +1,9 @@
-//! In which order, which slots, and several clients of one process.
+//! The order of decisions, the choice of slots, and several clients of one process.
 
 use super::*;
 
-/// P3: a request for many is not overtaken by narrower ones behind it, though they would fit.
+/// P3: a request with a great weight is not overtaken by smaller ones behind it, though they would
+/// fit.
 #[test]
 fn a_wide_request_is_not_overtaken() {
     for options in [flat(), tree(), plain()] {
@@ -24,8 +25,8 @@ fn a_wide_request_is_not_overtaken() {
     }
 }
 
-/// Lemma 2: all ask at once, each before it has heard of another; they are decided in the order of
-/// their stamps, which is that of their ids.
+/// Lemma 2: all request at once, each before it has received another request; they are decided in
+/// the order of their stamps, which is that of their ids.
 #[test]
 fn at_once_in_the_order_of_stamps() {
     for options in [flat(), tree(), plain()] {
@@ -41,7 +42,7 @@ fn at_once_in_the_order_of_stamps() {
     }
 }
 
-/// Section 3, `decide?`: the lowest slots that are free, whoever had them.
+/// Section 3, `decide?`: the lowest free slots, whoever held them before.
 #[test]
 fn the_lowest_free_slots() {
     let mut net = net(4, 4, plain());
@@ -79,8 +80,8 @@ fn several_grants_at_one_process() {
     nothing_is_left(&net);
 }
 
-/// `SlotOptions::batch`: those that wait behind the request that is out are asked for together, and
-/// granted part by part: one stamp, a fence for each, in the order asked.
+/// `SlotOptions::batch`: clients that wait behind the request that is out are requested for
+/// together, and granted part by part: one stamp, a fence for each, in order.
 #[test]
 fn a_batch_is_granted_part_by_part() {
     let mut net = net(3, 4, SlotOptions { batch: 4, ..plain() });
@@ -108,8 +109,8 @@ fn a_batch_is_granted_part_by_part() {
     assert_eq!((slots.as_slice(), fence.stamp(), fence.count()), (&[0][..], a.2.stamp(), 2));
 }
 
-/// Section 6, cohort: while others wait, a slot goes from client to client of its process B times,
-/// and then to who is first.
+/// Section 6, cohort: while others wait, a slot passes from client to client of its process B
+/// times, and then to the first other request.
 #[test]
 fn a_cohort_is_bounded_while_others_wait() {
     for cohort in 0..4u16 {
@@ -142,8 +143,8 @@ fn a_cohort_is_bounded_while_others_wait() {
     }
 }
 
-/// Section 6, cohort: what goes from client to client leaves the request of its process as it is,
-/// for the next of them, and costs no message.
+/// Section 6, cohort: a hand-over leaves the request of its process as it is, for the next client,
+/// and costs no message.
 #[test]
 fn a_cohort_keeps_its_request() {
     for options in [flat(), tree()] {
@@ -167,8 +168,8 @@ fn a_cohort_keeps_its_request() {
     }
 }
 
-/// Section 6, cohort: whoever asks later than a process, but before clients that only came to it
-/// meanwhile, is overtaken by B of them and no more.
+/// Section 6, cohort: a request that is later than a process's, but before clients that arrived
+/// there meanwhile, is overtaken by at most B of them.
 #[test]
 fn a_cohort_does_not_let_newcomers_use_an_old_request_before_others() {
     let mut net = net(3, 1, SlotOptions { cohort: 2, ..flat() });
@@ -184,15 +185,15 @@ fn a_cohort_does_not_let_newcomers_use_an_old_request_before_others() {
     assert_eq!((grants(&net, 0).len(), grants(&net, 1).len()), (3, 1));
 }
 
-/// The youngest permit of a process is given back, and everybody hears of it.
+/// The latest grant of a process is released, and every other process learns of it.
 fn release_last(net: &mut Net<Slots>, node: u32) {
     let grant = grants(net, node).pop().expect("it holds").0;
     release(net, node, grant);
     net.deliver_all();
 }
 
-/// Section 6, cohort: while nobody else waits, it goes from client to client of its process as
-/// often as one likes.
+/// Section 6, cohort: while no other process waits, a slot passes from client to client of its
+/// process any number of times.
 #[test]
 fn a_cohort_is_unbounded_without_other_waiters() {
     let mut net = net(3, 1, SlotOptions { cohort: 1, ..flat() });
@@ -208,8 +209,8 @@ fn a_cohort_is_unbounded_without_other_waiters() {
     nothing_is_left(&net);
 }
 
-/// A slot that goes to a client of the request that is out may leave one behind that wants less and
-/// fits: it is looked at again.
+/// A slot that goes to a client of the request that is out may leave one behind with a smaller
+/// weight that fits: it is checked again.
 #[test]
 fn a_hand_over_looks_at_the_rest_of_the_batch() {
     let mut net = net(2, 3, SlotOptions { batch: 3, ..flat() });
@@ -218,7 +219,8 @@ fn a_hand_over_looks_at_the_rest_of_the_batch() {
     acquire(&mut net, 0, 1);
     net.deliver_all();
     assert_eq!(grants(&net, 0).len(), 1, "two do not fit, and one waits behind");
-    // The request that is out is for the first of them alone; it ends, and the other is asked for.
+    // The request that is out is for the first client alone; it ends, and the other is requested
+    // for.
     let grant = grants(&net, 0)[0].0;
     release(&mut net, 0, grant);
     net.deliver_all();
@@ -239,7 +241,7 @@ fn a_hand_over_looks_at_the_rest_of_the_batch() {
     nothing_is_left(&net);
 }
 
-/// Without a lease nothing is granted, handed over or taken up again; with one, what has become
+/// Without a lease nothing is granted, handed over or re-used; with one, all that has become
 /// possible is done.
 #[test]
 fn nothing_is_granted_without_a_lease() {

@@ -1,5 +1,5 @@
-//! Runs drawn from seeds. One that fails is told with its seed and the shortest list of steps that
-//! still fails.
+//! Random runs from seeds. A failing run is reported with its seed and the shortest list of steps
+//! that still fails.
 
 extern crate std;
 
@@ -73,7 +73,7 @@ pub(super) fn drawn(
     (config, (0..steps).map(|_| [rng.draw() >> 8, rng.draw() >> 8, rng.draw() >> 8]).collect())
 }
 
-/// What is wrong with a run, a panic included; otherwise how many grants there were.
+/// The violation of a run, a panic included; otherwise the number of grants.
 pub(super) fn play(harness: &mut Harness, steps: &[Step]) -> Result<u32, String> {
     let verdict = catch_unwind(AssertUnwindSafe(|| harness.run(steps)));
     match verdict {
@@ -88,7 +88,7 @@ pub(super) fn play(harness: &mut Harness, steps: &[Step]) -> Result<u32, String>
     }
 }
 
-/// Leaves out whatever steps a failing run does not need, and tells the rest.
+/// Shortens a failing run to the steps that it needs, and prints them.
 pub(super) fn told(seed: u64, config: Config, mut steps: Vec<Step>) -> String {
     let mut size = steps.len().div_ceil(2);
     while size > 0 {
@@ -128,24 +128,24 @@ pub(super) fn seeds() -> core::ops::Range<u64> {
     kgate_testkit::seeds(0, 1500)
 }
 
-/// `docs/internals/slots.md`, P1 to P5, members by the log: a slot has one holder, its fences grow, decisions
-/// go in the order of stamps, the first that waits does not fit, everybody is served, and nothing
-/// is left behind; whatever is crashed, thrown out, withdrawn, resized, doubled or lost.
+/// `docs/internals/slots.md`, P1 to P5, members by the log: a slot has one holder, its fences grow,
+/// decisions follow the order of stamps, the first waiting request waits only if it does not fit,
+/// every request is served, and nothing is left behind; under crashes, evictions, withdrawals,
+/// resizes, duplicates and losses.
 #[test]
 fn whatever_happens_with_a_log() {
     all_is_well(seeds(), MembershipSource::Log);
 }
 
-/// The same without a log, as long as somebody is up who remembers.
+/// The same without a log, as long as one process is up that remembers.
 #[test]
 fn whatever_happens_without_a_log() {
     all_is_well(seeds(), MembershipSource::Join);
 }
 
-/// Planted bugs and the counterexamples of `docs/internals/slots.md` section 7: the world above finds each,
-/// by a seed that is well without it. S3 and S15 need more luck than that; scenarios show them. S12
-/// does no harm where there is a log: a new incarnation is exempt from whatever was asked before
-/// it.
+/// Planted bugs and the counterexamples of `docs/internals/slots.md` section 7: the harness finds
+/// each, by a seed that passes without it. S3 and S15 are too rare for that; scenarios show them.
+/// S12 does no harm where there is a log: a new incarnation is exempt from all earlier requests.
 #[test]
 fn each_defect_is_found() {
     let (log, join) = (MembershipSource::Log, MembershipSource::Join);

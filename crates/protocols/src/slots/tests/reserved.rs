@@ -18,7 +18,7 @@ fn reserve<P: Protocol>(net: &mut Net<P>, at: impl IntoIterator<Item = u32>, slo
     }
 }
 
-/// The log holds what `at` was granted last, and `at` is the first to hear of it.
+/// The log holds the last grant of `at`, and `at` applies the entry first.
 fn hand_over(net: &mut Net<Slots>, at: u32) -> Fence {
     let (grant, slots, fence) = grants(net, at).pop().expect("something was granted");
     reserve(net, [at], &slots);
@@ -26,8 +26,9 @@ fn hand_over(net: &mut Net<Slots>, at: u32) -> Fence {
     fence
 }
 
-/// From the moment at which its grant is given up, whoever has not heard of the log hears of the
-/// slot from who decided it; when the log frees it, the next has it under a greater fence.
+/// From the moment at which its grant is released, a process that has not applied the entry learns
+/// of the slot from the deciding process; when the log frees it, the next requester has it under a
+/// greater fence.
 #[test]
 fn the_deciding_process_reports_the_slot() {
     for options in [flat(), tree(), plain()] {
@@ -50,7 +51,7 @@ fn the_deciding_process_reports_the_slot() {
     }
 }
 
-/// Nothing is said at the hand-over to the log: to whoever waits the slot is taken before and
+/// The hand-over to the log sends no message: to a waiting process the slot is held before and
 /// after.
 #[test]
 fn the_hand_over_costs_nothing() {
@@ -63,8 +64,8 @@ fn the_hand_over_costs_nothing() {
     assert!(net.sent.is_empty());
 }
 
-/// Who decided it is evicted: whoever has heard of that has heard of the entry before, and leaves
-/// the slot alone by itself.
+/// The deciding process is evicted: a process that has applied that has applied the entry before,
+/// and does not take the slot.
 #[test]
 fn a_permit_outlives_the_process_that_decided_it() {
     for options in [flat(), tree()] {
@@ -84,7 +85,8 @@ fn a_permit_outlives_the_process_that_decided_it() {
     }
 }
 
-/// It is neither handed over within its process nor kept there, and its client's successor waits.
+/// A reserved slot is neither handed over within its process nor cached there, and the next client
+/// waits.
 #[test]
 fn it_is_not_used_again_where_it_was_decided() {
     let mut net = net(2, 1, flat());
@@ -100,8 +102,8 @@ fn it_is_not_used_again_where_it_was_decided() {
     assert!(grants(&net, 0)[1].2 > grants(&net, 0)[0].2);
 }
 
-/// News so late that the slot is long free and granted here change nothing for who holds it, who
-/// alone gives it back.
+/// An entry applied so late that the slot is long free and granted here does not change its holder,
+/// which alone releases it.
 #[test]
 fn late_news_take_nothing_from_a_holder() {
     let mut net = net(2, 1, flat());
@@ -125,8 +127,8 @@ fn late_news_take_nothing_from_a_holder() {
     assert!(last(&net, 0).1 > fence);
 }
 
-/// A kept slot of which late news say that it is reserved is given up: nobody grants what it knows
-/// to be held.
+/// A cached slot that a late entry reserves is given up: no process grants a slot that it knows to
+/// be held.
 #[test]
 fn what_is_kept_and_reserved_is_dropped() {
     let mut net = net(2, 2, flat());
@@ -162,8 +164,8 @@ fn weights_and_another_k() {
     assert_eq!(last(&net, 1).0, [0, 1]);
 }
 
-/// A decision after which nothing is left is kept quiet even if the log holds the rest, and told
-/// when the log frees it.
+/// A decision after which nothing is left is not announced even if the log holds the rest; it is
+/// announced when the log frees it.
 #[test]
 fn quiet_until_it_is_free() {
     let mut net = net(2, 2, SlotOptions { defer: false, ..flat() });
@@ -177,8 +179,8 @@ fn quiet_until_it_is_free() {
     assert_eq!(last(&net, 1).0, [0]);
 }
 
-/// A process that comes back has heard the log before it takes part: it reports what is held,
-/// although its earlier incarnation decided it.
+/// A returning process has applied the log before it becomes a member: it reports the held slots,
+/// although its earlier incarnation decided them.
 #[test]
 fn a_new_incarnation_reports_it_too() {
     let mut net = net(3, 1, tree());
@@ -186,7 +188,7 @@ fn a_new_incarnation_reports_it_too() {
     hand_over(&mut net, 2);
     net.crash(2);
     net.return_in(2, 1);
-    // p0 has heard nothing; its request reaches the new incarnation through p1's view of the
+    // p0 has applied nothing; its request reaches the new incarnation through p1's view of the
     // members or its own.
     for at in [1, 2] {
         reserve(&mut net, [at], &[0]);
@@ -206,7 +208,7 @@ fn a_new_incarnation_reports_it_too() {
     assert_eq!(net.inside(), [0]);
 }
 
-/// Each lane hears of its own slots, and who comes is placed where something is left.
+/// Each lane learns of its own slots, and a new client is placed where a slot is left.
 #[test]
 fn lanes_share_what_is_reserved() {
     let mut known = setup(2, 4, Defects::NONE);
@@ -227,7 +229,7 @@ fn lanes_share_what_is_reserved() {
     assert_eq!(grants(&net, 0).iter().map(|(_, slots, _)| slots[0]).collect::<Vec<_>>(), [1, 3]);
 }
 
-/// What is no set is refused, and so is any without a log.
+/// A list that is not a set is refused, and so is any without a log.
 #[test]
 fn what_is_refused() {
     assert_eq!(
@@ -241,7 +243,7 @@ fn what_is_refused() {
     ));
 }
 
-/// R1: who stops and goes on still answers for it.
+/// R1: a process that stops and resumes still reports the slot.
 #[test]
 fn it_is_put_away_too() {
     let mut net = net(2, 1, SlotOptions { ask_again: Some(SOON), ..flat() });
@@ -254,11 +256,11 @@ fn it_is_put_away_too() {
     assert!(net.inside().is_empty());
 }
 
-/// A run in which the log holds slots, among all else that may happen; in one of three, processes
-/// are suspended as well.
+/// A run in which the log holds slots, besides all other faults; in one of three, processes are
+/// suspended as well.
 fn holding(seed: u64, holds: Holds, defects: Defects) -> (Config, Vec<Step>) {
     let (mut config, mut steps) = drawn(seed, MembershipSource::Log, defects);
-    // Much must arrive before there is anything to hold.
+    // Many messages must arrive before there is anything to hold.
     (config.holds, config.haste) = (holds, 50 + config.haste / 4);
     steps.extend(steps.clone().into_iter().rev());
     if seed.is_multiple_of(3) {
@@ -267,8 +269,8 @@ fn holding(seed: u64, holds: Holds, defects: Defects) -> (Config, Vec<Step>) {
     (config, steps)
 }
 
-/// Whatever else happens: what the log holds is granted to nobody until it has freed it, fences
-/// grow, and whoever waits is served.
+/// Under all faults: a slot that the log holds is granted to no process until the log has freed it,
+/// fences grow, and every waiting request is served.
 #[test]
 fn whatever_happens_with_a_log_that_holds() {
     let (mut granted, mut held, all) = (0, 0, seeds());
@@ -289,7 +291,7 @@ fn whatever_happens_with_a_log_that_holds() {
     );
 }
 
-/// Planted bugs: each breaks what is promised of a slot that the log holds.
+/// Planted bugs: each breaks a guarantee for slots that the log holds.
 #[test]
 fn bad_holding_is_found() {
     let checked = |holds, defects, seed| {

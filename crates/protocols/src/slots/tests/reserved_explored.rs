@@ -1,9 +1,9 @@
-//! Every schedule of a small world in which the log holds a slot, frees it, and evicts a process
+//! Every schedule of a small system in which the log holds a slot, frees it, and evicts a process
 //! that has crashed.
 //!
-//! Messages arrive in any order, each process hears each entry of the log at any time. Checked at
-//! every grant: nobody holds the slot, nor does the log, and the fence grows; at every end: nobody
-//! waits.
+//! Messages arrive in any order, each process applies each entry of the log at any time. Checked at
+//! every grant: no process and no log entry holds the slot, and the fence grows; at every end: no
+//! process waits.
 
 extern crate std;
 
@@ -25,13 +25,13 @@ use crate::harness::setup;
 use crate::slots::defects::{SP3, SP4};
 use crate::slots::{Slots, SlotsMessage};
 
-/// What is explored.
+/// The bounds of the exploration.
 #[derive(Clone, Debug)]
 struct Bounds {
     nodes: u32,
     options: SlotOptions,
     defects: Defects,
-    /// How often each process asks.
+    /// The number of requests of each process.
     asks: Vec<u8>,
     /// Whether one process crashes, and is evicted.
     crash: bool,
@@ -46,7 +46,7 @@ enum Entry {
     Evict(u32),
 }
 
-/// How far the permit has come that is to lie in the log. There is one slot and one permit.
+/// The state of the one durable permit of the one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Permit {
     None,
@@ -68,7 +68,7 @@ struct State {
     log: Vec<Entry>,
     told: Vec<usize>,
     permit: Permit,
-    /// Who decided it, by which grant.
+    /// The deciding process, and its grant.
     by: Option<(u32, GrantId)>,
     fence: Option<Fence>,
 }
@@ -126,8 +126,7 @@ impl State {
                 actions.push(Action::Ask(node));
             }
             for &grant in &self.holding[at] {
-                // Until its process has heard what became of it, a grant that was proposed is not
-                // given back.
+                // Until its process has applied the outcome, a proposed grant is not released.
                 if self.by != Some((node, grant)) {
                     actions.push(Action::Release(node, grant));
                     if self.permit == Permit::None {
@@ -282,7 +281,7 @@ impl State {
     }
 }
 
-/// How many states there are, and how many ends; or the shortest schedule that goes wrong.
+/// The numbers of states and ends; or the shortest schedule that fails.
 fn explore(bounds: &Bounds) -> Result<(usize, usize), String> {
     let mut seen = BTreeSet::new();
     let mut ends = 0;
@@ -345,8 +344,8 @@ fn bounds(nodes: u32, options: SlotOptions, asks: &[u8]) -> Bounds {
     }
 }
 
-/// Every schedule of two and three processes, straight and on the tree, with a crash and without.
-/// More by the environment, for a long night.
+/// Every schedule of two and three processes, flat and on the tree, with a crash and without. An
+/// environment variable adds larger bounds.
 #[test]
 fn every_schedule_with_a_slot_that_the_log_holds() {
     let mut all = vec![

@@ -37,7 +37,8 @@ fn what_is_refused() {
     enter(&mut net, 0, 3, &[0, 1, 2]);
 }
 
-/// k grows: who waits takes what is new as soon as it hears of it; in whatever order they hear.
+/// k grows: a waiting process takes the new slots as soon as it learns of them, in whatever order
+/// the processes do.
 #[test]
 fn grows() {
     for options in [flat(), tree(), plain()] {
@@ -55,8 +56,8 @@ fn grows() {
     }
 }
 
-/// S9: a decision that left nothing was kept quiet; when k grows it is told. As it was, nobody
-/// learns of it.
+/// S9: a decision that left nothing was not announced; when k grows it is. With the defect, no
+/// process learns of it.
 #[test]
 fn s9_as_it_was_and_repaired() {
     for (switches, inside) in [(Defects::NONE, [0, 1].as_slice()), (S9, &[0])] {
@@ -71,8 +72,8 @@ fn s9_as_it_was_and_repaired() {
     }
 }
 
-/// k shrinks: who is inside with a slot beyond it stays, does not pass it on and does not keep it;
-/// nobody takes it again.
+/// k shrinks: a holder of a slot beyond it stays, does not hand it over and does not cache it; no
+/// process takes it again.
 #[test]
 fn shrinks() {
     for options in [flat(), tree()] {
@@ -93,7 +94,7 @@ fn shrinks() {
     }
 }
 
-/// k shrinks: a kept slot beyond it is given up at once, and one below it stays.
+/// k shrinks: a cached slot beyond it is given up at once, and one below it stays.
 #[test]
 fn kept_slots_beyond_k_are_dropped() {
     for (k, left) in [(2, 2), (1, 0)] {
@@ -105,8 +106,8 @@ fn kept_slots_beyond_k_are_dropped() {
     }
 }
 
-/// S11: who wants more than there is fails, whether its request is out or not, and those behind it
-/// go on. As it was, all wait for ever.
+/// S11: a request whose weight exceeds k fails, whether it is out or not, and those behind it
+/// continue. With the defect, all wait for ever.
 #[test]
 fn s11_as_it_was_and_repaired() {
     let shrunk = |switches| {
@@ -136,7 +137,7 @@ fn s11_as_it_was_and_repaired() {
     assert!(shrunk(S11).inside().is_empty());
 }
 
-/// Section 6, quiet: a decision is of no use to anybody only if every slot below k is held. Slots
+/// Section 6, quiet: a decision is useless to others only if every slot below k is held. Slots
 /// beyond a k that has shrunk do not count.
 #[test]
 fn slots_beyond_k_do_not_keep_it_quiet() {

@@ -1,4 +1,4 @@
-//! R1: a process that stops cleanly and goes on later has only paused, whatever was lost meanwhile.
+//! R1: a process that stops cleanly and resumes has only paused, whatever was lost meanwhile.
 
 extern crate std;
 
@@ -20,8 +20,8 @@ fn lease(net: &mut Net<Slots>, at: u32) {
     net.input(at, Input::Lease(true)).unwrap();
 }
 
-/// What its clients hold is theirs as before: under the same names and fences, and nobody else gets
-/// it.
+/// Its clients keep their grants: under the same ids and fences, and no other process gets the
+/// slots.
 #[test]
 fn grants_are_there_again() {
     let mut net = net(3, 1, lossy());
@@ -35,15 +35,14 @@ fn grants_are_there_again() {
     net.expire(1, SlotsTimer::AskAgain);
     net.deliver_all();
     assert!(grants(&net, 1).is_empty(), "it is taken");
-    // Giving back needs no lease.
+    // A release needs no lease.
     release(&mut net, 0, grant);
     net.deliver_all();
     assert_eq!(grants(&net, 1).len(), 1);
     assert!(grants(&net, 1)[0].2 > fence);
 }
 
-/// A request that was out keeps its place: those that asked later still wait for it, and it is
-/// asked for anew.
+/// A request that was out keeps its place: later ones still wait for it, and it is sent again.
 #[test]
 fn a_request_keeps_its_place() {
     let mut net = net(3, 1, lossy());
@@ -72,7 +71,7 @@ fn a_request_keeps_its_place() {
     assert_eq!(grants(&net, 1).len(), 1);
 }
 
-/// Without a lease nothing is granted, not even what is kept here.
+/// Without a lease nothing is granted, not even a slot cached here.
 #[test]
 fn it_has_no_lease_at_first() {
     let mut net = net(2, 1, lossy());
@@ -90,7 +89,7 @@ fn it_has_no_lease_at_first() {
     assert!(granted.len() == 2 && granted[1].2 > granted[0].2 && granted[1].0 != granted[0].0);
 }
 
-/// Found evicted: it loses what it had, as any process does that hears of it.
+/// Evicted meanwhile: it loses its grants, as any evicted process does.
 #[test]
 fn one_that_was_evicted_loses_its_grants() {
     let mut net = net(2, 1, lossy());
@@ -109,7 +108,7 @@ fn one_that_was_evicted_loses_its_grants() {
     nothing_is_left(&net);
 }
 
-/// k may have changed meanwhile: whoever starts it says what it is now.
+/// k may have changed meanwhile: the setup at the restart has the present one.
 #[test]
 fn k_may_have_changed() {
     let known = |k| kgate_core::Setup { slots: lossy(), ..setup(2, k, Defects::NONE) };
@@ -127,8 +126,8 @@ fn k_may_have_changed() {
     assert!(fails, "who wants four fails");
 }
 
-/// Without a log, or on links where nobody asks again, it cannot be done: what is lost meanwhile
-/// would be missed.
+/// Without a log, or on links without repetition, a process cannot be suspended: messages lost
+/// meanwhile would be missed.
 #[test]
 fn not_every_process_can() {
     let join = SlotOptions { membership: MembershipSource::Join, ..lossy() };
@@ -137,8 +136,8 @@ fn not_every_process_can() {
     }
 }
 
-/// Lanes are suspended together with those that wait in them: each is granted once, by whichever
-/// lane is free first.
+/// Lanes are suspended together with their waiting clients: each is granted once, by the lane that
+/// is free first.
 #[test]
 fn lanes_are_suspended_together() {
     let mut known = setup(2, 4, Defects::NONE);
@@ -171,15 +170,15 @@ fn lanes_are_suspended_together() {
     assert_ne!(net.nodes[0].observe().phase, Phase::Waiting);
 }
 
-/// A run in which processes stop cleanly and go on, among all else that may happen.
+/// A run in which processes stop cleanly and resume, besides all other faults.
 fn suspending(seed: u64, suspends: Suspensions) -> (Config, Vec<Step>) {
     let (mut config, steps) = drawn(seed, MembershipSource::Log, Defects::NONE);
     (config.suspends, config.options.ask_again) = (suspends, Some(SOON));
     (config, steps)
 }
 
-/// Parking and going on, of any process at any moment with its messages lost meanwhile, changes
-/// nothing about safety, and everybody is served at the end.
+/// Suspending and resuming any process at any moment, with its messages lost meanwhile, does not
+/// affect safety, and every request is served at the end.
 #[test]
 fn whatever_happens_with_suspending() {
     let (mut granted, all) = (0, seeds());
@@ -194,8 +193,8 @@ fn whatever_happens_with_suspending() {
     assert!(granted > count * 8, "only {granted} grants: that tests nothing");
 }
 
-/// Planted bugs: the checker finds who has forgotten its grants or its clock, and who goes back to
-/// what it had put away before, by what is promised about slots and not by some accident on the
+/// Planted bugs: the checker finds a process that has lost its grants or its clock, and one that
+/// returns to an earlier stored state, by the guarantees about slots and not by an accident on the
 /// way.
 #[test]
 fn bad_suspending_is_found() {

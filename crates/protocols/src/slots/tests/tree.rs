@@ -6,7 +6,7 @@ use super::*;
 use crate::slots::SlotsTimer;
 use crate::slots::defects::{S1, S8, S13};
 
-/// On the tree, and nothing else.
+/// Tree dissemination without optimisations.
 fn bare() -> SlotOptions {
     SlotOptions { dissemination: Dissemination::Tree, ..plain() }
 }
@@ -15,8 +15,8 @@ fn lossy(options: SlotOptions) -> SlotOptions {
     SlotOptions { ask_again: Some(Span::UNIT), ..options }
 }
 
-/// Section 3, `cover?`: an inner node dies before or after it has passed the request on; those
-/// below it are asked straight.
+/// Section 3, `cover?`: an inner node crashes before or after it has forwarded the request; the
+/// processes below it are asked directly.
 #[test]
 fn an_inner_node_dies() {
     for passed_on in [false, true] {
@@ -38,7 +38,7 @@ fn an_inner_node_dies() {
     }
 }
 
-/// S13: without that, whoever was below is never asked.
+/// S13: without that, the processes below it are never asked.
 #[test]
 fn s13_as_it_was() {
     let mut net = defects(8, 1, bare(), S13);
@@ -50,8 +50,8 @@ fn s13_as_it_was() {
     assert!(net.inside().is_empty());
 }
 
-/// Section 5: a relay that has heard of a loss before the asker has passes the request on to who
-/// comes next; the asker misses the dead one alone.
+/// Section 5: a relay that knows of a loss before the requester does forwards the request to the
+/// next member; the requester misses the crashed one alone.
 #[test]
 fn a_relay_knows_more() {
     let mut net = net(8, 1, bare());
@@ -69,7 +69,7 @@ fn a_relay_knows_more() {
 }
 
 /// S1: an UPDATE overtakes the answer that it corrects, which a relay still has. The newest report
-/// counts; as it was, the asker waits for ever.
+/// counts; with the defect, the requester waits for ever.
 #[test]
 fn s1_as_it_was_and_repaired() {
     for (switches, inside) in [(Defects::NONE, [0].as_slice()), (S1, &[])] {
@@ -86,8 +86,8 @@ fn s1_as_it_was_and_repaired() {
     }
 }
 
-/// A relay whose asker has moved on drains: a newer request supersedes it, and a late answer finds
-/// nothing.
+/// A relay whose requester has moved on drains: a newer request supersedes it, and a late answer
+/// finds nothing.
 #[test]
 fn a_relay_is_superseded() {
     let mut net = net(4, 1, bare());
@@ -103,8 +103,8 @@ fn a_relay_is_superseded() {
     nothing_is_left(&net);
 }
 
-/// S8: a request reaches a relay late; its child has heard of a newer one. It says so by an empty
-/// answer; as it was, the relay waits for ever.
+/// S8: a request reaches a relay late; its child has received a newer one. It answers with an empty
+/// answer; with the defect, the relay waits for ever.
 #[test]
 fn s8_as_it_was_and_repaired() {
     for (switches, left) in [(Defects::NONE, 0), (S8, 1)] {
@@ -125,8 +125,7 @@ fn s8_as_it_was_and_repaired() {
     }
 }
 
-/// Where messages may be lost: whichever one is lost, timers repair it, whether it asked, answered
-/// or told a change.
+/// Where messages may be lost: whichever one is lost, request, answer or update, timers repair it.
 #[test]
 fn any_message_may_be_lost() {
     for options in [lossy(bare()), lossy(tree()), lossy(plain()), lossy(flat())] {
@@ -165,8 +164,8 @@ fn any_message_may_be_lost() {
     }
 }
 
-/// `SlotsTimer::PassOn`: a relay passes on what has come at the second expiry, not at the first;
-/// the asker asks the rest itself.
+/// `SlotsTimer::PassOn`: a relay forwards the answers so far at the second expiry, not at the
+/// first; the requester asks the remaining processes itself.
 #[test]
 fn passed_on_at_the_second_expiry() {
     let mut net = net(4, 1, lossy(bare()));
@@ -185,8 +184,9 @@ fn passed_on_at_the_second_expiry() {
     assert!(net.timers.is_empty(), "{:?}", net.timers);
 }
 
-/// S9 on the tree: a request that comes twice while the first is still passed on is not answered a
-/// second time, so nothing counts as told by it. What was kept quiet is still told when k grows.
+/// S9 on the tree: a request that arrives twice while the first is still forwarded is not answered
+/// a second time, so no second answer counts as sent. A decision that was not announced still is
+/// when k grows.
 #[test]
 fn an_unanswered_copy_counts_as_no_answer() {
     let mut net = net(4, 1, tree());

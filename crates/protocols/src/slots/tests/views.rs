@@ -11,8 +11,8 @@ fn shown(net: &Net<Slots>, of: u32) -> Observation {
     net.nodes[of as usize].observe()
 }
 
-/// Section 5: who comes back asks once it has heard that it takes part, and not before; a wish is
-/// kept until then.
+/// Section 5: a returning process requests once the log has added it, and not before; its client's
+/// request waits until then.
 #[test]
 fn a_returned_process_requests_only_after_its_own_view() {
     for options in [flat(), tree()] {
@@ -31,8 +31,8 @@ fn a_returned_process_requests_only_after_its_own_view() {
     }
 }
 
-/// Section 5: the log tells a process of its earlier incarnations too. It takes part from its
-/// present one on.
+/// Section 5: a process also applies the entries about its earlier incarnations. It is a member
+/// from its present one on.
 #[test]
 fn a_former_return_does_not_count() {
     let mut net = net(2, 1, flat());
@@ -53,9 +53,9 @@ fn a_former_return_does_not_count() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Section 5: a process that was thrown out and added again, and then crashes, comes back in the
-/// incarnation after that: all its returns in the log count, not its crashes alone. Otherwise it
-/// would take part in its earlier incarnation, with a clock that begins anew.
+/// Section 5: a process that was evicted and added again, and then crashes, returns in the
+/// incarnation after that: all its additions in the log count, not its crashes alone. Otherwise it
+/// would act under an earlier incarnation, with a clock that starts again.
 #[test]
 fn a_return_without_a_crash_counts_too() {
     let mut net = net(2, 1, plain());
@@ -86,7 +86,7 @@ fn a_return_without_a_crash_counts_too() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Section 2, the filter: a request of a view that is not installed is kept and answered when it
+/// Section 2, the filter: a request of a view that is not installed is queued and answered when it
 /// is; the clock does not run ahead of the view.
 #[test]
 fn requests_of_a_higher_view_are_kept() {
@@ -113,7 +113,7 @@ fn requests_of_a_higher_view_are_kept() {
     assert!(last(&net, 1).1 > last(&net, 0).1);
 }
 
-/// Section 2, the filter: what an earlier incarnation has said or asked does not count.
+/// Section 2, the filter: messages of an earlier incarnation do not count.
 #[test]
 fn messages_of_a_former_incarnation_are_ignored() {
     let mut net = net(3, 1, plain());
@@ -128,7 +128,7 @@ fn messages_of_a_former_incarnation_are_ignored() {
     assert!(shown(&net, 1).stamp.is_none(), "nobody waits there");
 }
 
-/// Section 5, P2: all come back at once and nobody remembers anything but the log: fences still
+/// Section 5, P2: all return at once and no process remembers anything but the log: fences still
 /// grow.
 #[test]
 fn all_processes_return_at_once() {
@@ -166,8 +166,8 @@ fn all_processes_return_at_once() {
     }
 }
 
-/// S6: a request that is out need not ask who is added, since that one's stamps are greater. As it
-/// was they are not: it is overtaken.
+/// S6: a request that is out need not ask a new member, since its stamps are greater. With the
+/// defect they are not: the request is overtaken.
 #[test]
 fn s6_as_it_was_and_repaired() {
     for (switches, inside) in [(Defects::NONE, [0].as_slice()), (S6, &[0, 1])] {
@@ -192,8 +192,8 @@ fn s6_as_it_was_and_repaired() {
     }
 }
 
-/// Section 5: who was exempt is heard as ahead: a process that is added while a request is out
-/// waits for it.
+/// Section 5: an exempt process learns of the request as ahead: a process that is added while a
+/// request is out waits for it.
 #[test]
 fn a_new_member_learns_of_requests_ahead() {
     let mut net = net(3, 1, plain());
@@ -214,8 +214,8 @@ fn a_new_member_learns_of_requests_ahead() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Own eviction: the clients inside must stop, each is told; those that wait are asked for anew
-/// once the process takes part again.
+/// Own eviction: the clients inside must stop, each is notified; requests for the waiting ones are
+/// sent again once the process is a member again.
 #[test]
 fn thrown_out() {
     for options in [flat(), tree()] {
@@ -253,7 +253,7 @@ fn thrown_out() {
     }
 }
 
-/// Grants have names that are never used twice, whatever the incarnation.
+/// Grant ids are never used twice, whatever the incarnation.
 #[test]
 fn names_of_grants_are_never_used_twice() {
     let mut net = net(2, 1, flat());
@@ -267,8 +267,8 @@ fn names_of_grants_are_never_used_twice() {
     assert!(first < second);
 }
 
-/// Section 2, the filter: the request of a process that is added beyond all known ids is kept until
-/// its view is installed, as any other.
+/// Section 2, the filter: the request of a process that is added beyond all known ids is queued
+/// until its view is installed, as any other.
 #[test]
 fn a_process_that_was_never_there_is_added() {
     for options in [flat(), tree()] {
@@ -283,8 +283,8 @@ fn a_process_that_was_never_there_is_added() {
     }
 }
 
-/// The same with answers: who has installed the view passes a request on to the new process, and
-/// its answer does no harm to who has not.
+/// The same with answers: a process that has installed the view forwards a request to the new
+/// process, and its answer does no harm to one that has not.
 #[test]
 fn answers_of_a_process_that_was_never_there() {
     let mut net = net(3, 1, tree());
@@ -303,9 +303,9 @@ fn add_a_fourth(net: &mut Net<Slots>, slots: SlotOptions) {
     net.nodes.push(Slots::start(&known, None, &mut Outbox::new()));
 }
 
-/// Section 5: a gate that the log makes begins in the view of its entry, with those who take part
-/// then. Who does not asks once it is added, and then everybody hears of it; fences begin with the
-/// view, so that a gate that is made again starts above its past.
+/// Section 5: a gate that the log creates begins in the view of its entry, with the members of that
+/// view. Another process requests once it is added, and then every process learns of it; fences
+/// begin with the view, so that a gate that is created again starts above its past.
 #[test]
 fn a_gate_made_by_the_log() {
     for slots in [flat(), tree()] {

@@ -5,7 +5,7 @@ use kgate_core::Refusal;
 use super::*;
 use crate::slots::defects::S7;
 
-/// There is nothing to withdraw for who does not wait, even if it holds.
+/// A process that does not wait has nothing to withdraw, even if it holds.
 #[test]
 fn nothing_to_withdraw() {
     let mut net = net(3, 1, flat());
@@ -14,7 +14,7 @@ fn nothing_to_withdraw() {
     assert_eq!(net.refusal(0, Input::Withdraw), Refusal::NoSuchRequest);
 }
 
-/// The last that asked is taken back, and those before it wait on.
+/// The last request is withdrawn, and those before it keep waiting.
 #[test]
 fn the_last_request() {
     let mut net = net(3, 3, plain());
@@ -29,8 +29,8 @@ fn the_last_request() {
     assert_eq!(slots, [[0].to_vec(), [1, 2].to_vec()]);
 }
 
-/// Section 3, `withdraw()`: whoever waits behind goes on, at whatever stage the request was: just
-/// out, known to some, known to all, answered.
+/// Section 3, `withdraw()`: the requests behind continue, at whatever stage the withdrawn one was:
+/// just sent, known to some, known to all, answered.
 #[test]
 fn requests_behind_continue() {
     for options in [flat(), tree(), plain()] {
@@ -61,7 +61,7 @@ fn requests_behind_continue() {
     }
 }
 
-/// S7: if who gives up tells nobody, those behind it wait for ever.
+/// S7: if a withdrawal is not announced, the requests behind it wait for ever.
 #[test]
 fn s7_as_it_was() {
     let mut net = defects(3, 2, plain(), S7);
@@ -75,7 +75,7 @@ fn s7_as_it_was() {
     assert!(grants(&net, 1).is_empty());
 }
 
-/// A batch shrinks by the one that withdraws; the request ends with its last one.
+/// A batch shrinks by the client that withdraws; the request ends with its last one.
 #[test]
 fn part_of_a_batch() {
     let mut net = net(2, 2, SlotOptions { batch: 2, ..plain() });
@@ -93,7 +93,7 @@ fn part_of_a_batch() {
     nothing_is_left(&net);
 }
 
-/// A client that waits until its process takes part may give up before.
+/// A client that waits until its process becomes a member may withdraw before.
 #[test]
 fn before_it_takes_part() {
     let mut net = net(2, 1, flat());

@@ -1,42 +1,42 @@
-//! The log of the world as it holds slots: permits that outlive whoever decided them
-//! (`docs/internals/slots.md`, "Slots that the log holds").
+//! The log of the harness as it holds slots: durable permits, which outlive the process that
+//! decided them (`docs/internals/slots.md`, "Slots that the log holds").
 //!
-//! A client's grant is proposed to the log; the log takes it up later, if whoever decided it is
-//! still a member there; each process hears of it later still, several entries at once if it so
-//! happens. The checker knows the end of the log, and no process does.
+//! A client's grant is proposed to the log; the log accepts it later, if the process that decided
+//! it is still a member then; each process applies the entry later still, sometimes several entries
+//! at once. The checker knows the end of the log, and no process does.
 
 use alloc::vec::Vec;
 
 use super::{Entry, Harness, Input, Verdict};
 use kgate_core::{Fence, GrantId, Incarnation, NodeId, ViewId};
 
-/// Whether the log holds slots, and what is wrong with it then.
+/// Whether the log holds slots, and what is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Holds {
-    /// It does not.
+    /// The log holds no slots.
     Never,
-    /// As it should be.
+    /// Held correctly.
     Whole,
-    /// Planted: whoever decided gives its grant up, and only then hears that the slots are
+    /// Planted: the deciding process releases its grant before it learns that the slots are
     /// reserved.
     TooLate,
-    /// Planted: the log takes up what an evicted incarnation has decided.
+    /// Planted: the log accepts the grant of an evicted incarnation.
     OfTheGone,
-    /// Planted: who hears of several entries at once hears of the members first.
+    /// Planted: a process that applies several entries at once applies the membership first.
     MembersFirst,
 }
 
-/// What the log holds, has held or may hold.
+/// Slots that the log holds, has held or may hold.
 #[derive(Clone, Debug)]
 pub(super) struct Permit {
-    /// Who decided it, and in which incarnation.
+    /// The process that decided it, and its incarnation.
     by: (u32, u32),
     grant: GrantId,
     slots: Vec<u32>,
     at: Stage,
 }
 
-/// How far a permit has come.
+/// The state of a durable permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Proposed,
@@ -65,8 +65,7 @@ impl Harness {
         Ok(())
     }
 
-    /// Whether the fate of a grant lies with the log: until that is known here, it is not given
-    /// back.
+    /// Whether the log decides over a grant: until the outcome is known here, it is not released.
     pub(super) fn is_proposed(&self, node: u32, grant: GrantId) -> bool {
         self.k.iter().any(|permit| permit.by.0 == node && permit.grant == grant)
     }
@@ -75,7 +74,7 @@ impl Harness {
         (0..self.k.len()).filter(|&number| self.k[number].at == stage).collect()
     }
 
-    /// The log takes up something that was proposed, or finds it void.
+    /// The log accepts a proposal, or rejects it.
     pub(super) fn resume_from(&mut self, a: u32) -> Verdict {
         let proposed = self.at_stage(Stage::Proposed);
         if proposed.is_empty() {
@@ -95,7 +94,7 @@ impl Harness {
         Ok(())
     }
 
-    /// The log frees something that it holds. False if it holds nothing.
+    /// The log frees a permit. False if it holds none.
     pub(super) fn free(&mut self, a: u32) -> bool {
         let held = self.at_stage(Stage::Held);
         if held.is_empty() {
@@ -108,12 +107,12 @@ impl Harness {
         true
     }
 
-    /// All that was proposed and is not decided.
+    /// All open proposals.
     pub(super) fn resume_from_all(&mut self) -> Verdict {
         (0..self.k.len()).try_for_each(|_| self.resume_from(0))
     }
 
-    /// How many permits the log has held.
+    /// The number of permits that the log has held.
     pub(in super::super) fn ever_held(&self) -> u64 {
         (self.at_stage(Stage::Held).len() + self.at_stage(Stage::Free).len()) as u64
     }
@@ -124,7 +123,7 @@ impl Harness {
         held.flat_map(|permit| permit.slots.clone()).collect()
     }
 
-    /// The slots that the log holds as far as a process has heard it.
+    /// The slots that the log holds as far as a process has applied it.
     fn reserved(&self, node: u32) -> Vec<u32> {
         let mut slots = Vec::new();
         for entry in &self.log[..self.places[node as usize].told] {
@@ -135,12 +134,12 @@ impl Harness {
             }
         }
         slots.sort_unstable();
-        slots.dedup(); // Only what is planted holds a slot twice.
+        slots.dedup(); // Only a planted bug holds a slot twice.
         slots
     }
 
-    /// A process hears the next entries of the log at once: what is held first, then its own grants
-    /// that are held, then the members.
+    /// A process applies the next entries of the log at once: first the held slots, then its own
+    /// grants that are held, then the membership.
     pub(super) fn hear(&mut self, node: u32, most: usize) -> Verdict {
         let told = self.places[node as usize].told;
         let entries: Vec<Entry> = self.log[told..].iter().take(most).copied().collect();
@@ -171,7 +170,7 @@ impl Harness {
         self.check()
     }
 
-    /// What the log holds now is no grant of its process any more.
+    /// A grant that the log holds now is no longer a grant of its process.
     fn hand_over(&mut self, node: u32, entries: &[Entry]) -> Verdict {
         for entry in entries {
             let Entry::Held(number) = entry else { continue };
@@ -207,8 +206,8 @@ impl Harness {
         Ok(())
     }
 
-    /// What the log holds is granted to nobody, whoever has heard of it; and nobody grants what it
-    /// knows to be held, free or not.
+    /// A slot that the log holds is never granted, whichever processes have applied the entry; and
+    /// no process grants a slot that it knows to be held, free or not.
     pub(super) fn check_reserved(&self, node: NodeId, slots: &[u32], fence: Fence) -> Verdict {
         if let Some(slot) = self.held().iter().find(|slot| slots.contains(slot)) {
             return Err(alloc::format!(
