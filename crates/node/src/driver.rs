@@ -1,8 +1,8 @@
 //! Any protocol behind one interface: encoded messages in, encoded messages out.
 //!
 //! A node runs many gates, each with a protocol of its own type. [`Driver`] hides the type behind
-//! [`Drive`]: it takes the inputs and returns the effects of `kgate_core`, with messages and durable
-//! state as bytes (postcard) and timers as numbers. It adds nothing else.
+//! [`Drive`]: it takes the inputs and returns the effects of `kgate_core`, with messages and
+//! durable state as bytes (postcard) and timers as numbers. It adds nothing else.
 //!
 //! A message is encoded once, into a buffer with room for the header of its frame in front
 //! ([`Encoded`]). All destinations share that buffer, down to the link.
@@ -77,7 +77,8 @@ pub enum InputRejected {
 /// Stored state cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the stored state of protocol {0} cannot be decoded: it is damaged, or of another version of kgate"
+    "the stored state of protocol {0} cannot be decoded: it is damaged, or of another version of \
+     kgate"
 )]
 pub struct Unreadable(pub &'static str);
 
@@ -93,7 +94,8 @@ pub(crate) trait Drive: Send {
 
     /// The complete state, to be stored at a clean stop (LEASES R1). The driver must not be used
     /// afterwards. A driver that is [started](Driver::start) with this state resumes the same
-    /// incarnation; the state must be used at most once. `None` if the protocol cannot be suspended.
+    /// incarnation; the state must be used at most once. `None` if the protocol cannot be
+    /// suspended.
     fn suspend(&self) -> Option<Vec<u8>>;
 
     /// What the protocol shows to status queries and checkers.

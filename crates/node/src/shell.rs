@@ -237,7 +237,11 @@ impl Shell {
                 return;
             }
             LinkEvent::Failed { peer, error } => {
-                tracing::error!(peer = peer.0, %error, "the link has failed: the peer counts as crashed");
+                tracing::error!(
+                    peer = peer.0,
+                    %error,
+                    "the link has failed: the peer counts as crashed"
+                );
                 (peer, PeerEvent::Broken)
             }
             LinkEvent::Refused { peer, refusal } => {
@@ -368,7 +372,9 @@ impl Shell {
     fn on_log(&mut self, event: Event, actions: &mut Vec<Action>) -> Result<(), Stopped> {
         match event {
             Event::AppliedEntry(entry) => {
-                let other = |change: &Change| matches!(change, Change::Bootstrapped(id) if self.expected.is_some_and(|expected| expected != *id));
+                let is_other = |id: &ClusterId| self.expected.is_some_and(|known| known != *id);
+                let other =
+                    |change: &Change| matches!(change, Change::Bootstrapped(id) if is_other(id));
                 if entry.changes.iter().any(other) {
                     return Err(Stopped::OtherCluster);
                 }

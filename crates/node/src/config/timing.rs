@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::{BadConfig, Config};
 
-/// The table `[timing]`. What is left out is as in the preset; `docs/internals/leases.md` says what each is.
+/// The table `[timing]`. What is left out is as in the preset; `docs/internals/leases.md` says what
+/// each is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimingConfig {

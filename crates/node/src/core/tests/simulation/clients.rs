@@ -211,7 +211,18 @@ impl Simulation {
 
     /// A node sends a message to a client. The checker sees fences at the decision.
     pub(super) fn tell(&mut self, node: NodeId, stream: ClientId, mut tell: ServerMessage) {
-        let told_before = matches!(&tell, ServerMessage::Granted { durable: Some(kept), .. } if !self.checker.durable_grants.insert(kept.permit.0));
+        let durable = match &tell {
+            ServerMessage::Granted { durable, .. } => durable.map(|durable| durable.permit.0),
+            ServerMessage::Welcome { .. }
+            | ServerMessage::PermitRenewed { .. }
+            | ServerMessage::Refused { .. }
+            | ServerMessage::Lost { .. }
+            | ServerMessage::Withdrawn { .. }
+            | ServerMessage::Released { .. }
+            | ServerMessage::Renewed { .. }
+            | ServerMessage::Closed { .. } => None,
+        };
+        let told_before = durable.is_some_and(|permit| !self.checker.durable_grants.insert(permit));
         if let ServerMessage::Granted { slots, fence: Some(fence), .. } = &mut tell
             && !told_before
         {
