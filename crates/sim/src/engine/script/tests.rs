@@ -250,8 +250,8 @@ fn down_and_back() {
     assert_eq!(lost.waiting, [NodeId(1)], "the token is lost, and the request was not stored");
     config.down = Down::Kept;
     assert_eq!(impossible(config.clone(), text).reason, StepError::KeptWhileDown(NodeId(1)));
-    let later = "p1 requests\np1 -> p0: want\np1 crashes\np1 recovers\np0 -> p1: token\np0 requests\np0 -> \
-    p1: want\np1 -> p0: token";
+    let later = "p1 requests\np1 -> p0: want\np1 crashes\np1 recovers\np0 -> p1: token\n\
+                 p0 requests\np0 -> p1: want\np1 -> p0: token";
     let kept = with(config, false, later).expect("a script");
     assert_eq!(kept.waiting, [NodeId(1)], "p0 got the token back");
 }
