@@ -136,24 +136,25 @@ impl Entry {
     }
 }
 
-const BAS: &str = "Bouillaguet, Arantes, Sens: Fault tolerant k-mutual exclusion algorithm using failure \
-                   detector, ISPDC 2008";
-const VCUBE: &str = "Rodrigues, Duarte Jr., Arantes: A distributed k-mutual exclusion algorithm based on \
-                     autonomic spanning trees, JPDC 2018";
-const ROBUST: &str = "Rodrigues, Duarte Jr., Arantes: Exclusao mutua distribuida e robusta para k recursos \
-                      compartilhados, 2012";
-const RAYMOND: &str =
-    "Raymond: A distributed algorithm for multiple entries to a critical section, IPL 30, 1989";
+const BAS: &str = "Bouillaguet, Arantes, Sens: Fault tolerant k-mutual exclusion algorithm using \
+    failure detector, ISPDC 2008";
+const VCUBE: &str = "Rodrigues, Duarte Jr., Arantes: A distributed k-mutual exclusion algorithm based \
+    on autonomic spanning trees, JPDC 2018";
+const ROBUST: &str = "Rodrigues, Duarte Jr., Arantes: Exclusao mutua distribuida e robusta para k \
+    recursos compartilhados, 2012";
+const RAYMOND: &str = "Raymond: A distributed algorithm for multiple entries to a critical section, IPL \
+    30, 1989";
 
-const TIMER_FREE: &str = "Bouillaguet, Arantes, Sens: A timer-free fault tolerant k-mutual exclusion algorithm, INRIA research report (inria-00394918), 2009";
+const TIMER_FREE: &str = "Bouillaguet, Arantes, Sens: A timer-free fault tolerant k-mutual exclusion \
+    algorithm, INRIA research report (inria-00394918), 2009";
 
-const STABILIZING: &str =
-    "Hadid, Karaata: A stabilizing l-exclusion algorithm in arbitrary rooted networks, 2014";
+const STABILIZING: &str = "Hadid, Karaata: A stabilizing l-exclusion algorithm in arbitrary rooted \
+    networks, 2014";
 
-const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual exclusion, ACM TOCS 7(1), 1989, as in \
-                          Tupini, Berti: Distributed mutual exclusion, 2019";
+const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual exclusion, ACM TOCS 7(1), \
+    1989, as in Tupini, Berti: Distributed mutual exclusion, 2019";
 
-const SLOTS: &str = "ours: docs/internals/slots.md";
+const SLOTS: &str = "kgate: docs/internals/slots.md";
 
 /// The "detector" of protocols that have none: an agreed log decides losses and announces them to
 /// every process in one order.
@@ -259,7 +260,8 @@ pub const ENTRIES: &[Entry] = &[
         broadcast: "direct",
         detector: None,
         all_to_all: false,
-        tolerates: "f < k crashes, where answers of neighbours always come among the first n-f (responsiveness)",
+        tolerates: "f < k crashes, where answers of neighbours always come among the first n-f \
+            (responsiveness)",
         messages: "2(n-1)",
         delays: "2",
         citation: TIMER_FREE,
@@ -282,7 +284,8 @@ pub const ENTRIES: &[Entry] = &[
         broadcast: "along the tree",
         detector: Some(LOG),
         all_to_all: false,
-        tolerates: "any number of crashes with recovery, and n-1 for good that everybody is told of in one order",
+        tolerates: "any number of crashes with recovery, and n-1 permanent ones that every process \
+            learns of in one order",
         messages: "2 x distance to the token",
         delays: "2 x distance to the token",
         citation: TREE_TOKEN,
@@ -301,11 +304,12 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "stabilizing",
-        title: "waves of l tokens and a cleaning broadcast on any graph, right again after any transient fault",
+        title: "waves of l tokens and a cleaning broadcast on any graph, recovering from any \
+            transient fault",
         broadcast: "waves from the root",
         detector: None,
         all_to_all: false,
-        tolerates: "any corruption of memory and channels; no crash for good",
+        tolerates: "any corruption of memory and channels; no permanent crash",
         messages: "every neighbour's state, all the time",
         delays: "a wave or more",
         citation: STABILIZING,
@@ -324,13 +328,14 @@ pub const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "slots",
-        title: "numbered, fenced slots in the order of requests: weights, resizing, answers put together on a tree",
+        title: "numbered, fenced slots in the order of requests: weights, resizing, answers \
+            combined on a tree",
         broadcast: "direct up to 128 processes, beyond along trees in a virtual hypercube",
         detector: Some(LOG),
         all_to_all: false,
-        tolerates: "any number of crashes and returns that everybody is told of in one order",
+        tolerates: "any number of crashes and returns that every process learns of in one order",
         messages: "2(n-1)",
-        delays: "2, on the tree 2 log2(n); 0 to use a kept slot again",
+        delays: "2, on the tree 2 log2(n); 0 to re-use a cached slot",
         citation: SLOTS,
         defects: &[
             "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12", "S13",

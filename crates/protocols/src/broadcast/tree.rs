@@ -152,7 +152,8 @@ impl Tree {
             if awaited & cluster != 0 {
                 self.clear(at, branch, awaited & !cluster, send);
                 if at.defects.has(D5) {
-                    break; // D5: as printed, one ACK clears one parent, and the other waits for ever.
+                    // D5: as printed, one ACK clears one parent, and the other waits for ever.
+                    break;
                 }
             }
         }

@@ -80,7 +80,8 @@ impl HiAdsd {
     fn on_round(&mut self, out: &mut Outbox<Self>) {
         out.arm(HiAdsdTimer::Round, self.interval);
         if self.round.is_none() {
-            self.test_cluster(1, out); // Otherwise the last round is still in progress, and this one is skipped.
+            // Otherwise the last round is still in progress, and this one is skipped.
+            self.test_cluster(1, out);
         }
     }
 

@@ -31,7 +31,8 @@ struct Run {
 
 fn runs(nodes: impl Strategy<Value = u32>) -> impl Strategy<Value = Run> {
     let crashes = prop::collection::vec((0..10 * INTERVAL.0, any::<Index>()), 0..60);
-    let hurry = prop_oneof![Just(1), Just(10), Just(u64::MAX)]; // Over ten intervals, in one, all at once.
+    // Over ten intervals, in one, all at once.
+    let hurry = prop_oneof![Just(1), Just(10), Just(u64::MAX)];
     let phases = prop_oneof![Just(Span(1)), Just(INTERVAL)];
     (nodes, crashes, hurry, any::<u64>(), phases).prop_map(
         |(nodes, crashes, hurry, seed, phases)| {

@@ -97,7 +97,8 @@ impl Hash for Deferred {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut settled = self.clone();
         settled.settle();
-        settled.entries.hash(state); // With its length: otherwise a debt could be confused with the next hashed value.
+        // With its length: otherwise a debt could be confused with the next hashed value.
+        settled.entries.hash(state);
     }
 }
 

@@ -265,7 +265,8 @@ fn d7_d8_an_old_request_draws_no_permission() {
         let mut net: Mutex<Sta> = Net::new(4, 1, defects);
         net.acquire(0);
         net.deliver(0, 1);
-        net.deliver(0, 2); // p2 passes (1, p0) on to p3 and crashes; its TREE is on its way for long.
+        // p2 passes (1, p0) on to p3 and crashes; its TREE is on its way for long.
+        net.deliver(0, 2);
         net.crash(2);
         net.notify_crashed([0, 1, 3], 2);
         net.deliver(0, 3); // So p0 sends it again.
@@ -488,7 +489,8 @@ fn safe_and_live<S: Broadcast>(
             match phase_of(&net, node) {
                 Phase::Idle if clients.contains(&node) => steps.push(Step::Client(node)),
                 Phase::Holding => steps.push(Step::Client(node)),
-                Phase::Waiting if order.len() > 0 => steps.push(Step::Withdraw(node)), // Never the last resort.
+                // Never the last resort.
+                Phase::Waiting if order.len() > 0 => steps.push(Step::Withdraw(node)),
                 Phase::Idle | Phase::Waiting => {}
             }
         }

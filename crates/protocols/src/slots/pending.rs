@@ -145,7 +145,8 @@ impl Pending {
         if exempt {
             self.heard.insert_one(node);
         } else {
-            self.heard.remove(node); // A late answer of an earlier incarnation may have put it there.
+            // A late answer of an earlier incarnation may have put it there.
+            self.heard.remove(node);
             self.lacking += 1;
         }
     }

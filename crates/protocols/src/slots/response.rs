@@ -20,7 +20,8 @@ impl Slots {
     fn report(&self, stamp: Stamp) -> Report {
         let mut holds = self.grants.older_than(stamp);
         if !self.defects.has(SP3) {
-            holds.extend(&self.reserved); // Held in the log: decided before any request that is out.
+            // Held in the log: decided before any request that is out.
+            holds.extend(&self.reserved);
         }
         Report {
             node: self.me,
@@ -46,7 +47,8 @@ impl Slots {
             return;
         }
         if !self.defects.has(SP2) {
-            self.clock = self.clock.max(about.stamp.clock); // Every later request of this process is ordered behind.
+            // Every later request of this process is ordered behind.
+            self.clock = self.clock.max(about.stamp.clock);
         }
         let older =
             |relay: &mut Relay| relay.about.stamp.node == root && relay.about.stamp < about.stamp;

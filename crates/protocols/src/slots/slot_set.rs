@@ -61,7 +61,8 @@ impl SlotSet {
     }
 
     /// The number of slots.
-    #[allow(clippy::cast_possible_truncation)] // Slots are numbered by 32 bits, and each is in it once.
+    // Slots are numbered by 32 bits, and each is in it once.
+    #[allow(clippy::cast_possible_truncation)]
     pub(super) fn len(&self) -> u32 {
         self.0.len() as u32
     }

@@ -54,7 +54,8 @@ impl Round {
     pub(super) fn answer(&mut self, from: NodeId, not_received: &NodeList) -> bool {
         let first = self.missing.remove(from);
         if first {
-            self.suspects.retain(|suspect| suspect.node != from); // A process always hears from itself.
+            // A process always hears from itself.
+            self.suspects.retain(|suspect| suspect.node != from);
         }
         for suspect in &mut self.suspects {
             if not_received.contains(suspect.node) {

@@ -75,7 +75,8 @@ impl TreeToken {
             && self.queue.front() == Some(&self.me)
             && let Some(defects) = &mut self.as_printed
         {
-            defects.blocked = true; // R5: Algorithm 3 line 1 stops at the own entry, and nothing else checks it.
+            // R5: Algorithm 3 line 1 stops at the own entry, and nothing else checks it.
+            defects.blocked = true;
         }
         self.progress(out);
         Ok(())

@@ -137,7 +137,8 @@ impl TreeToken {
             self.send_restart(node, out);
         }
         if first {
-            self.on_initialize(self.me, out); // The process that should have sent INITIALIZE is lost.
+            // The process that should have sent INITIALIZE is lost.
+            self.on_initialize(self.me, out);
         }
         self.decide(out);
         self.progress(out); // Requests to the lost process are sent elsewhere.
@@ -209,7 +210,8 @@ impl TreeToken {
                     self.store(out);
                 }
                 Side::Yours => self.questions[at].awaited -= usize::from(!stated),
-                Side::Open => {} // Two hubs for one lost process: not among correct peers, and no answer.
+                // Two hubs for one lost process: not among correct peers, and no answer.
+                Side::Open => {}
             }
         }
         self.decide(out);

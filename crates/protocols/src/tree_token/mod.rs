@@ -305,7 +305,8 @@ impl Protocol for TreeToken {
             Input::Deliver { from, .. } if from == self.me || from.0 >= self.graph.nodes() => {
                 Err(Refusal::UnknownNode(from))
             }
-            Input::Deliver { from, .. } if self.lost.contains(from) => Ok(()), // A lost process does not count any more.
+            // A lost process does not count any more.
+            Input::Deliver { from, .. } if self.lost.contains(from) => Ok(()),
             Input::Deliver { from, message: Initialize } => {
                 self.on_initialize(from, out);
                 Ok(())

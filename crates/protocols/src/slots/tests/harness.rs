@@ -588,7 +588,8 @@ impl Harness {
         }
         for node in self.net.live() {
             let shown = self.net.nodes[node as usize].observe();
-            let owes = !shown.owing.is_empty() && shown.slots.is_empty(); // A process that caches slots owes updates about them.
+            // A process that caches slots owes updates about them.
+            let owes = !shown.owing.is_empty() && shown.slots.is_empty();
             if owes || !shown.relaying.is_empty() {
                 return Err(format!(
                     "p{node} owes {:?} and relays {:?} for ever",

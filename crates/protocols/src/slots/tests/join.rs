@@ -115,7 +115,8 @@ fn a_late_join_does_not_exempt_a_process_that_was_asked() {
     let mut net = net(3, 1, options());
     net.crash(1);
     net.notify_gone([0, 2], 1, 0);
-    net.return_in(1, 1); // Its JOIN to p0 is slow; p0 crashes meanwhile, so that p1 does not wait for it.
+    // Its JOIN to p0 is slow; p0 crashes meanwhile, so that p1 does not wait for it.
+    net.return_in(1, 1);
     net.deliver_kind(1, 2, "join");
     net.crash(0);
     net.notify_gone([1, 2], 0, 0);

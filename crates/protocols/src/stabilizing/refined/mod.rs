@@ -203,7 +203,8 @@ impl<R: Rules> Refined<R> {
     /// enabled, and otherwise the timer brings it.
     fn proceed(&mut self, out: &mut Outbox<Self>) -> bool {
         if !R::in_domain(&self.setup, &self.state) {
-            self.state = R::clean(&self.setup); // After a fault memory may hold anything; this is a part of the fault.
+            // After a fault memory may hold anything; this is a part of the fault.
+            self.state = R::clean(&self.setup);
         }
         let before = self.clock;
         let highest = self.clocks.iter().copied().max().unwrap_or(0);

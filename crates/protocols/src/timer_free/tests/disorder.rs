@@ -93,7 +93,8 @@ fn at_most_k_inside_and_no_process_waits_for_ever() {
                     unheard.extend(
                         net.live().into_iter().map(|at| (at, node)).filter(|_| rng.below(2) == 0),
                     );
-                    net.keep_sent(node, |sent| rng.index(sent + 1)); // What it sent last may never have left.
+                    // What it sent last may never have left.
+                    net.keep_sent(node, |sent| rng.index(sent + 1));
                 }
                 Step::Hear(at, of) => {
                     unheard.retain(|&news| news != (at, of));
