@@ -39,7 +39,7 @@ fn costs_are_as_listed() {
             let delays = match entry.delays {
                 "2 x distance to the token" => 2 * distance,
                 "2" => 2,
-                "2, on the tree 2 log2(n); 0 to use a kept slot again" => 2, // So few are asked straight.
+                "2, on the tree 2 log2(n); 0 to re-use a cached slot" => 2, // Few processes: flat.
                 "log2(n) + 1" => nodes.ilog2() + 1,
                 other => panic!("how many are {other}?"),
             };
