@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .collect::<std::io::Result<_>>()?;
     let mut machines = Vec::new();
     for (id, listener) in (0..).zip(listeners) {
-        // Nothing of it survives, so whoever is silent counts as dead. With a folder `data` for
+        // Nothing of it survives, so a silent node counts as dead. With a folder `data` for
         // each they would tolerate restarts and cut networks.
         let faults = Some(Faults::CrashStop);
         let config = Config { id, nodes: nodes.clone(), faults, ..Config::alone("127.0.0.1:0") };

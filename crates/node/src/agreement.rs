@@ -141,8 +141,8 @@ impl Agreement {
 
     /// A message from the log of another node.
     pub(crate) fn receive(&self, from: NodeId, bytes: &[u8]) {
-        if let Err(junk) = self.log.receive(from, bytes) {
-            tracing::warn!(peer = from.0, "{junk}");
+        if let Err(error) = self.log.receive(from, bytes) {
+            tracing::warn!(peer = from.0, %error, "message of a peer's log rejected");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a node is told: `node.toml`.
+//! The configuration of a node: `node.toml`.
 //!
 //! ```toml
 //! cluster = "fleet"                 # nodes of another cluster are refused
@@ -185,8 +185,8 @@ impl GateConfig {
     }
 }
 
-/// Whether there can be such a gate from the start. It is open: a gate is closed by somebody who
-/// can be named, and whoever founds a cluster with a closed one has most likely slipped.
+/// Checks a gate of the configuration. It must be open: closing a gate is the decision of a named
+/// operator, and a closed gate in the configuration of a new cluster is most likely a mistake.
 fn can_be(gate: &Definition, nodes: u32) -> Result<(), BadConfig> {
     let name = &gate.name;
     let checked = match gate.check(nodes) {
@@ -253,7 +253,7 @@ pub enum BadConfig {
     /// The file cannot be read.
     #[error("cannot read {0}: {1}")]
     Unreadable(PathBuf, std::io::Error),
-    /// It is not what a configuration looks like.
+    /// It cannot be parsed.
     #[error("{0}: {1}")]
     Text(PathBuf, Box<toml::de::Error>),
     /// It makes no sense.
@@ -298,7 +298,7 @@ impl Config {
         }
     }
 
-    /// What the node's core is told.
+    /// The settings of the node's core.
     pub(crate) fn settings(
         &self,
         incarnation: Incarnation,

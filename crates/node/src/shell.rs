@@ -112,7 +112,7 @@ pub(crate) struct Shell {
     pub(crate) slot_files: Option<SlotFiles>,
     /// The way to this shell, for what it starts itself.
     pub(crate) back: mpsc::WeakSender<Command>,
-    /// Told whenever something has changed that people may see.
+    /// Notified whenever something visible to status queries changes.
     pub(crate) changes: watch::Sender<u64>,
     pub(crate) idle_stop: Option<Duration>,
     /// The cluster that this node is to join: another one is not taken for it.
@@ -412,7 +412,7 @@ impl Shell {
         }
     }
 
-    /// Finds out, on a thread of its own, when nobody uses the slots any more.
+    /// Waits, on a thread of its own, until no process uses the slots any more.
     fn probe(&self, session: SessionId, number: u64, gate: String, slots: Vec<u32>) {
         let (files, back) = (self.slot_files.clone(), self.back.clone());
         tokio::task::spawn_blocking(move || {
@@ -447,7 +447,7 @@ fn log(event: &LogEvent) {
 /// Waits until the node has to stop, and returns how.
 pub(crate) async fn ended(end: &mut watch::Receiver<End>) -> End {
     let said = end.wait_for(|end| *end != End::NotYet).await;
-    // Whoever could say so may be gone: then it is to stop too.
+    // The sender may be gone: then the node stops too.
     said.map_or(End::AtOnce, |end| *end)
 }
 

@@ -5,8 +5,8 @@
 //! kgate-join-1-<base32 of the contents and their checksum>
 //! ```
 //!
-//! It is one word of lower-case letters and digits, so that it survives mail, shells and being read
-//! aloud; the letters i, l, o and u do not occur. The checksum protects against typing errors, not
+//! It is one word of lower-case ASCII characters and digits, so that it survives mail, shells and
+//! being read aloud; i, l, o and u do not occur. The checksum protects against typing errors, not
 //! against forgery: a token is no secret. A node proves its id by its certificate, as every node
 //! does. The first store that takes part under an id is bound to it (rule R4), so a token works for
 //! one node once.
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 /// The prefix; its number is the version of the format.
 const PREFIX: &str = "kgate-join-1-";
 /// The alphabet of the contents (Crockford's).
-const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const SYMBOLS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// The longest token that is read.
 const LENGTH_MAX: usize = 4096;
 /// The most members in it.
@@ -54,7 +54,7 @@ pub enum BadToken {
     Version,
     /// It contains a character outside the alphabet.
     #[error("this join token has {0:?} in it, which no token has: copy it again, whole")]
-    Letter(char),
+    Symbol(char),
     /// A part is missing or wrong.
     #[error("this join token is damaged, a part is missing or was changed: copy it again, whole")]
     Damaged,
@@ -72,7 +72,7 @@ impl JoinToken {
             *number != self.node && address.len() <= ADDRESS_MAX && host.is_some()
         };
         if self.cluster.is_empty() || self.cluster.len() > CLUSTER_MAX {
-            return Err(BadToken::Senseless("the cluster's name has 1 to 63 letters"));
+            return Err(BadToken::Senseless("the cluster's name has 1 to 63 symbols"));
         }
         if self.members.is_empty() || self.members.len() > MEMBERS_MAX {
             return Err(BadToken::Senseless("it names 1 to 16 members"));
@@ -98,17 +98,17 @@ impl FromStr for JoinToken {
 
     fn from_str(text: &str) -> Result<Self, BadToken> {
         let text = text.trim();
-        let Some(letters) = text.strip_prefix(PREFIX) else {
+        let Some(symbols) = text.strip_prefix(PREFIX) else {
             return Err(if text.starts_with("kgate-join-") {
                 BadToken::Version
             } else {
                 BadToken::NoToken
             });
         };
-        if letters.len() > LENGTH_MAX {
+        if symbols.len() > LENGTH_MAX {
             return Err(BadToken::Damaged);
         }
-        let bytes = read(letters)?;
+        let bytes = read(symbols)?;
         let (contents, sum) = bytes.split_last_chunk::<4>().ok_or(BadToken::Damaged)?;
         if checksum(contents) != u32::from_be_bytes(*sum) {
             return Err(BadToken::Damaged);
@@ -123,7 +123,7 @@ impl FromStr for JoinToken {
     }
 }
 
-/// Five bits per letter; the last letter is filled up with zeros.
+/// Five bits per symbol; the last symbol is filled up with zeros.
 fn written(bytes: &[u8]) -> String {
     let mut text = String::new();
     let (mut kept, mut bits) = (0_u32, 0);
@@ -132,23 +132,23 @@ fn written(bytes: &[u8]) -> String {
         bits += 8;
         while bits >= 5 {
             bits -= 5;
-            text.push(char::from(LETTERS[(kept >> bits & 31) as usize]));
+            text.push(char::from(SYMBOLS[(kept >> bits & 31) as usize]));
         }
     }
     if bits > 0 {
-        text.push(char::from(LETTERS[(kept << (5 - bits) & 31) as usize]));
+        text.push(char::from(SYMBOLS[(kept << (5 - bits) & 31) as usize]));
     }
     text
 }
 
-fn read(letters: &str) -> Result<Vec<u8>, BadToken> {
+fn read(symbols: &str) -> Result<Vec<u8>, BadToken> {
     let mut bytes = Vec::new();
     let (mut kept, mut bits) = (0_u32, 0);
-    for letter in letters.chars() {
+    for symbol in symbols.chars() {
         let value = (0_u32..)
-            .zip(LETTERS)
-            .find(|(_, known)| char::from(**known) == letter.to_ascii_lowercase());
-        let (value, _) = value.ok_or(BadToken::Letter(letter))?;
+            .zip(SYMBOLS)
+            .find(|(_, known)| char::from(**known) == symbol.to_ascii_lowercase());
+        let (value, _) = value.ok_or(BadToken::Symbol(symbol))?;
         kept = (kept << 5 | value) & 0xfff;
         bits += 5;
         if bits >= 8 {
@@ -156,7 +156,7 @@ fn read(letters: &str) -> Result<Vec<u8>, BadToken> {
             bytes.push(u8::try_from(kept >> bits & 0xff).expect("eight bits"));
         }
     }
-    // The rest are the zeros that filled up the last letter.
+    // The rest are the zeros that filled up the last symbol.
     if bits < 5 && kept & ((1 << bits) - 1) == 0 { Ok(bytes) } else { Err(BadToken::Damaged) }
 }
 
@@ -190,9 +190,9 @@ mod tests {
     #[test]
     fn a_token_is_written_and_read() {
         let text = token().to_string();
-        assert!(text.bytes().all(|letter| letter.is_ascii_lowercase()
-            || letter.is_ascii_digit()
-            || letter == b'-'));
+        assert!(text.bytes().all(|symbol| symbol.is_ascii_lowercase()
+            || symbol.is_ascii_digit()
+            || symbol == b'-'));
         assert_eq!(text.parse(), Ok(token()));
         assert_eq!(format!("  {text}\n").parse(), Ok(token()));
         let (prefix, rest) = text.split_at(PREFIX.len());
@@ -200,16 +200,16 @@ mod tests {
         assert_eq!(checksum(b"123456789"), 0xcbf4_3926, "the check value of CRC-32");
     }
 
-    /// Every single wrong letter is detected, and every token that was cut short or doubled.
+    /// Every single wrong symbol is detected, and every token that was cut short or doubled.
     #[test]
     fn slips_are_noticed() {
         let text = token().to_string();
         for at in PREFIX.len()..text.len() {
             assert!(text[..at].parse::<JoinToken>().is_err(), "cut at {at}");
-            for letter in ["0", "z", "7"] {
+            for symbol in ["0", "z", "7"] {
                 let mut slip = text.clone();
-                slip.replace_range(at..=at, letter);
-                assert!(slip == text || slip.parse::<JoinToken>().is_err(), "{letter} at {at}");
+                slip.replace_range(at..=at, symbol);
+                assert!(slip == text || slip.parse::<JoinToken>().is_err(), "{symbol} at {at}");
             }
         }
         assert!(format!("{text}{}", &text[PREFIX.len()..]).parse::<JoinToken>().is_err());
@@ -222,7 +222,7 @@ mod tests {
         let why = |text: &str| text.parse::<JoinToken>().unwrap_err();
         assert_eq!((why(""), why("/etc/kgate/token")), (BadToken::NoToken, BadToken::NoToken));
         assert_eq!(why("kgate-join-9-abc"), BadToken::Version);
-        assert_eq!(why("kgate-join-1-abc!"), BadToken::Letter('!'));
+        assert_eq!(why("kgate-join-1-abc!"), BadToken::Symbol('!'));
         assert_eq!(why("kgate-join-1-"), BadToken::Damaged);
         assert_eq!(why(&format!("{PREFIX}{}", "0".repeat(LENGTH_MAX + 1))), BadToken::Damaged);
         for nonsense in [

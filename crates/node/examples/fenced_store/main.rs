@@ -1,4 +1,4 @@
-//! A guarded resource that refuses whoever comes too late: `cargo run -p kgate-node --example
+//! A guarded resource that refuses late writers: `cargo run -p kgate-node --example
 //! fenced_store -- 127.0.0.1:7500 FOLDER`.
 //!
 //! ```sh

@@ -16,8 +16,8 @@ pub enum Faults {
     /// Delays, cuts, pauses, crashes and restarts: an agreed log says who takes part, and nobody
     /// grants without a lease (LEASES).
     Lease,
-    /// Crashes only, as the papers have it: whoever is silent counts as dead. Unsafe where a
-    /// network may be cut.
+    /// Crashes only, as in the papers: a silent node counts as dead. Unsafe where a network may
+    /// partition.
     CrashStop,
 }
 

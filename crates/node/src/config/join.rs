@@ -53,7 +53,7 @@ impl Config {
             ),
             (None, false) => Ok(()),
             (Some(_), false) => wrong(
-                "nodes and join say different things: a cluster begins with the list of its nodes, and whoever comes later joins by a token; give one of them",
+                "nodes and join say different things: a cluster begins with the list of its nodes, and a node that comes later joins by a token; give one of them",
             ),
             (Some(_), true) if self.address.is_none() => wrong(
                 "a node that joins says where the others reach it: set address = \"HOST:PORT\"",

@@ -1,4 +1,4 @@
-//! Messages of clients, and the life of a request from its gate to its end.
+//! Messages of clients, and the path of a request from its gate to its end.
 
 use kgate_control::state::Policy;
 use kgate_core::{Fence, Span, Time};

@@ -8,7 +8,7 @@
 //! - `messages.rs`: messages of clients; `peer_message.rs`: messages between nodes;
 //! - `gate.rs`: a protocol with its local queue and holders; `catalogue.rs`: the gates of a cluster
 //!   without a log; `definition.rs`: what a gate is;
-//! - `sessions.rs`, `secret.rs`: sessions of clients; `clients.rs`: the life of their requests;
+//! - `sessions.rs`, `secret.rs`: sessions of clients; `clients.rs`: the path of their requests;
 //!   `process_bound.rs`: permits that are bound to processes;
 //! - `peers.rs`: links to other nodes; `failures.rs`: the failure model, crash-stop or leases;
 //! - `control/`: with leases, the agreed log, the lease of this node and its own incarnation;

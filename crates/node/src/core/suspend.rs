@@ -6,7 +6,7 @@
 //! sent again. The lease is not stored: after the start the voters give a new one, or this
 //! incarnation turns out to be evicted.
 //!
-//! The state must be used at most once: whoever stores it erases it durably before the first
+//! The state must be used at most once: the store erases it durably before the first
 //! message leaves. Its times are of the lease clock, and mean nothing after a reboot of the
 //! machine.
 

@@ -100,7 +100,7 @@ async fn it_survives_kill_9_of_everybody() {
     assert!(text(&next, "fence") > text(&first, "fence"), "{next} after {first}");
 }
 
-/// A time to live ends it, not early, counted from the last renewal, at whichever node that was.
+/// A durable permit expires, not early, counted from the last renewal at any node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_time_to_live() {
     let cluster = Cluster::start(3, "").await;

@@ -85,7 +85,7 @@ async fn a_node_comes_votes_and_goes() {
         .await
         .expect("it stops");
     assert!(why.unwrap_err().to_string().contains("removed"));
-    assert!(!held.is_lost(), "whoever held something elsewhere still does");
+    assert!(!held.is_lost(), "the holder at another node keeps its permit");
 }
 
 /// E5, E6: an operator evicts a node that is alive. It cannot clear itself; its holder is told; the
@@ -107,7 +107,7 @@ async fn a_live_node_is_evicted() {
     assert!(cluster.members(1).await.get(0).unwrap().incarnation() > before);
 }
 
-/// k up is there at once; k down waits for whoever holds above it, and says who that is; 0 closes
+/// k up is there at once; k down waits for the holders above it, and names them; 0 closes
 /// the gate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_k() {

@@ -4,7 +4,7 @@ use kgate_client::{Client, Credentials, Error, ErrorKind, Status};
 use kgate_node::Node;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::scene::{
+use crate::fixture::{
     Authority, Folder, at, client, connect, count, get, in_time, node, refused, tls,
 };
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use kgate_client::Credentials;
 
+use crate::fixture::{Authority, Folder, client, connect, get, in_time, node, tls};
 use crate::lists::sha256;
-use crate::scene::{Authority, Folder, client, connect, get, in_time, node, tls};
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);

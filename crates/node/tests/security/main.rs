@@ -1,8 +1,8 @@
 //! The API of a node against those who should not be there, or should not be there for that: real
 //! sockets, real TLS.
 
+mod fixture;
 mod lists;
 mod log;
-mod scene;
-mod strangers;
 mod tls;
+mod unknown_clients;

@@ -4,7 +4,7 @@ use kgate_client::{Client, Credentials, Status};
 use kgate_node::Node;
 use tokio::net::UnixStream;
 
-use crate::scene::{
+use crate::fixture::{
     Authority, Folder, Use, client, connect, get, in_time, node, node_with, refused, tls,
 };
 

@@ -3,9 +3,9 @@
 //!
 //! The gate grants, the log holds the permit, and only then is the client told. A node that is
 //! evicted in between has granted nothing. From then on the permit belongs to the log, and no lease
-//! or session keeps it alive. Whoever shows its secret renews or releases it, at any node. It ends
-//! when its holder releases it, when an operator evicts it, or when a member has counted its time
-//! to live on its own clock since it applied the last renewal.
+//! or session keeps it alive. A holder that shows its secret renews or releases it, at any node. It
+//! ends when its holder releases it, when an operator evicts it, or when a member has counted its
+//! time to live on its own clock since it applied the last renewal.
 //!
 //! A holder has one permit of a gate: a client that lost its node retries at another one with the
 //! same secret, and gets the permit that the log holds for it already.

@@ -107,7 +107,7 @@ impl Simulation {
                 self.at(after, Event::Client(client, ClientStep::Renew));
             }
             ClientStep::Acquire if self.by_hand => {}
-            ClientStep::Acquire => self.wish(client, None),
+            ClientStep::Acquire => self.send_acquire(client, None),
             ClientStep::Applied(number) => {
                 if self.is_inside(client, number) {
                     self.leave(client, true);
@@ -175,7 +175,7 @@ impl Simulation {
 
     /// The first client of a node acquires.
     pub(super) fn acquire_at(&mut self, node: usize, k: Option<u32>) {
-        self.wish(node, k);
+        self.send_acquire(node, k);
     }
 
     /// Whether the first client of a node believes to hold a permit.
@@ -183,7 +183,7 @@ impl Simulation {
         self.clients[node].held.is_some()
     }
 
-    fn wish(&mut self, client: usize, k: Option<u32>) {
+    fn send_acquire(&mut self, client: usize, k: Option<u32>) {
         let me = &mut self.clients[client];
         if me.stream.is_none() || me.waits.is_some() || me.held.is_some() || me.session.is_none() {
             return;

@@ -1,16 +1,16 @@
-//! Strangers at the door: connections that say nothing, and too many of them.
+//! Unauthenticated connections: silent ones, and too many of them.
 
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::scene::{Authority, Folder, client, connect, count, get, in_time, node, tls};
+use crate::fixture::{Authority, Folder, client, connect, count, get, in_time, node, tls};
 
 /// So long a handshake may take.
 const TIME: Duration = Duration::from_secs(5);
 
-/// A handshake that stalls is cut; far more of them than may greet at once keep nobody out.
+/// A handshake that stalls is cut; far more of them than the limit of handshakes keep no client out.
 #[tokio::test]
 async fn stalled_handshakes() {
     let (folder, ca) = (Folder::new(), Authority::new("a"));

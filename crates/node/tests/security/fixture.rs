@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Long enough for a busy machine; whoever waits for it fails.
+/// A deadline that is long enough for a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
