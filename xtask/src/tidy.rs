@@ -123,8 +123,8 @@ fn machine_path(file: &File) -> Vec<String> {
     })
 }
 
-/// Whether the line contains the path as an absolute one. After an alphabetic character, a digit or another
-/// character of a name it is the middle of a relative path or of an address.
+/// Whether the line contains the path as an absolute one. After an alphabetic character, a digit or
+/// another character of a name it is the middle of a relative path or of an address.
 fn holds_absolute(line: &str, path: &str) -> bool {
     let continues_a_name = |before: char| before.is_alphanumeric() || "._-~}".contains(before);
     line.match_indices(path).any(|(at, _)| !line[..at].ends_with(continues_a_name))
