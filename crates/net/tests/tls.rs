@@ -8,11 +8,12 @@ mod common;
 
 use std::sync::Arc;
 
-use certs::{Authority, Folder};
+use certs::Authority;
 use common::{Node, Proxy, config, in_time, listener, runtime};
 use kgate_core::{Incarnation, NodeId};
 use kgate_net::wire::{Hello, RefuseCode, write_hello};
 use kgate_net::{LinkConfig, Links, Security, StartError, TlsFileError};
+use kgate_testkit::TempFolder;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::AsyncReadExt;
@@ -33,8 +34,8 @@ async fn pair(zero: Security, one: Security) -> (Node, Node, Proxy) {
 #[test]
 fn a_link_with_certificates() {
     runtime().block_on(async {
-        let (folder, ca) = (Folder::new(), Authority::new("a"));
-        let files = |name| ca.files(&folder.0, name);
+        let (folder, ca) = (TempFolder::new("tls"), Authority::new("a"));
+        let files = |name| ca.files(&folder, name);
         let (mut zero, mut one, proxy) = pair(files("node-0.farm"), files("node-1.farm")).await;
         zero.up(1).await;
         for value in 0..1000 {
@@ -54,9 +55,10 @@ fn a_link_with_certificates() {
 #[test]
 fn another_authority() {
     runtime().block_on(async {
-        let (folder, ours, theirs) = (Folder::new(), Authority::new("a"), Authority::new("b"));
-        let zero = ours.files(&folder.0, "node-0.farm");
-        let one = theirs.files(&folder.0, "node-1.farm");
+        let (folder, ours, theirs) =
+            (TempFolder::new("tls"), Authority::new("a"), Authority::new("b"));
+        let zero = ours.files(&folder, "node-0.farm");
+        let one = theirs.files(&folder, "node-1.farm");
         let (mut zero, mut one, _proxy) = pair(zero, one).await;
         let (peer, refusal) = zero.refused().await;
         assert_eq!((peer, refusal.code), (Some(1), RefuseCode::Certificate));
@@ -72,9 +74,10 @@ fn another_authority() {
 #[test]
 fn the_dialling_node_learns_of_its_rejection() {
     runtime().block_on(async {
-        let (folder, ours, theirs) = (Folder::new(), Authority::new("a"), Authority::new("b"));
-        let zero = theirs.files(&folder.0, "node-0.farm");
-        let one = ours.files(&folder.0, "node-1.farm");
+        let (folder, ours, theirs) =
+            (TempFolder::new("tls"), Authority::new("a"), Authority::new("b"));
+        let zero = theirs.files(&folder, "node-0.farm");
+        let one = ours.files(&folder, "node-1.farm");
         let (Security::Tls { chain, key, .. }, Security::Tls { ca, .. }) = (zero, &one) else {
             panic!()
         };
@@ -94,15 +97,15 @@ fn the_dialling_node_learns_of_its_rejection() {
 #[test]
 fn the_accepting_node_has_another_name() {
     runtime().block_on(async {
-        let (folder, ca) = (Folder::new(), Authority::new("a"));
+        let (folder, ca) = (TempFolder::new("tls"), Authority::new("a"));
         let (first, _) = listener().await;
         let (second, there) = listener().await;
         let zero = LinkConfig {
-            security: ca.files(&folder.0, "node-0.farm"),
+            security: ca.files(&folder, "node-0.farm"),
             ..config(0, 1, &[(1, there), (2, there)])
         };
         let two = LinkConfig {
-            security: ca.files(&folder.0, "node-2.farm"),
+            security: ca.files(&folder, "node-2.farm"),
             ..config(2, 1, &[(0, there), (1, there)])
         };
         let mut zero = Node::start(zero, first).await;
@@ -118,7 +121,7 @@ fn the_accepting_node_has_another_name() {
 #[test]
 fn the_dialling_side_is_identified_by_its_certificate() {
     runtime().block_on(async {
-        let (folder, ca) = (Folder::new(), Authority::new("a"));
+        let (folder, ca) = (TempFolder::new("tls"), Authority::new("a"));
         let another =
             "it claims to be p0, and its certificate is not valid for the name node-0.farm";
         for (name, presents, expected) in [
@@ -131,11 +134,11 @@ fn the_dialling_side_is_identified_by_its_certificate() {
         ] {
             // A new node each time: the same refusal is not reported twice in a row.
             let (listener, address) = listener().await;
-            let security = ca.files(&folder.0, "node-1.farm");
+            let security = ca.files(&folder, "node-1.farm");
             let mut one =
                 Node::start(LinkConfig { security, ..config(1, 1, &[(0, address)]) }, listener)
                     .await;
-            dial(&ca.files(&folder.0, name), presents, address).await;
+            dial(&ca.files(&folder, name), presents, address).await;
             let (_, refusal) = one.refused().await;
             assert_eq!(refusal.code, RefuseCode::Certificate);
             assert!(refusal.message.contains(expected), "{name}: {refusal}");
@@ -148,13 +151,13 @@ fn the_dialling_side_is_identified_by_its_certificate() {
 #[test]
 fn a_wildcard_is_no_name() {
     runtime().block_on(async {
-        let (folder, ca) = (Folder::new(), Authority::new("a"));
+        let (folder, ca) = (TempFolder::new("tls"), Authority::new("a"));
         let (listener, address) = listener().await;
-        let security = ca.files(&folder.0, "node-0.farm");
+        let security = ca.files(&folder, "node-0.farm");
         let (first, _) = common::listener().await;
         let mut zero =
             Node::start(LinkConfig { security, ..config(0, 1, &[(1, address)]) }, first).await;
-        let Security::Tls { chain, key, ca } = ca.files(&folder.0, "*.farm") else { panic!() };
+        let Security::Tls { chain, key, ca } = ca.files(&folder, "*.farm") else { panic!() };
         let acceptor =
             kgate_net::acceptor(&chain, &key, &ca, kgate_net::ClientCertificate::Optional).unwrap();
         let accepting = tokio::spawn(async move {
@@ -210,14 +213,14 @@ async fn dial(security: &Security, presents: bool, address: std::net::SocketAddr
 #[test]
 fn plain_and_tls_do_not_connect() {
     runtime().block_on(async {
-        let (folder, ca) = (Folder::new(), Authority::new("a"));
+        let (folder, ca) = (TempFolder::new("tls"), Authority::new("a"));
         let plain = Security::Plain { is_explicit: false };
         let (mut zero, mut one, _proxy) =
-            pair(plain.clone(), ca.files(&folder.0, "node-1.farm")).await;
+            pair(plain.clone(), ca.files(&folder, "node-1.farm")).await;
         let (here, there) = (one.refused().await.1, zero.refused().await.1);
         assert_eq!((here.code, there.code), (RefuseCode::Certificate, RefuseCode::Protocol));
         assert!(here.message.contains("it does not speak TLS"), "{here}");
-        let (mut zero, mut one, _proxy) = pair(ca.files(&folder.0, "node-0.farm"), plain).await;
+        let (mut zero, mut one, _proxy) = pair(ca.files(&folder, "node-0.farm"), plain).await;
         let (here, there) = (one.refused().await.1, zero.refused().await.1);
         assert_eq!((here.code, there.code), (RefuseCode::Protocol, RefuseCode::Certificate));
         assert!(here.message.contains("a node with TLS where this one has none"), "{here}");
@@ -228,9 +231,9 @@ fn plain_and_tls_do_not_connect() {
 #[test]
 fn files_are_checked_at_the_start() {
     runtime().block_on(async {
-        let (folder, ca) = (Folder::new(), Authority::new("a"));
-        let good = ca.files(&folder.0, "node-0.farm");
-        let other = ca.files(&folder.0, "node-2.farm");
+        let (folder, ca) = (TempFolder::new("tls"), Authority::new("a"));
+        let good = ca.files(&folder, "node-0.farm");
+        let other = ca.files(&folder, "node-2.farm");
         let (
             Security::Tls { chain, key, ca },
             Security::Tls { chain: not_mine, key: other_key, .. },
@@ -238,7 +241,7 @@ fn files_are_checked_at_the_start() {
         else {
             panic!()
         };
-        let missing = folder.0.join("nothing.pem");
+        let missing = folder.join("nothing.pem");
         for (chain, key, ca, expected) in [
             (&missing, &key, &ca, "nothing.pem: No such file"),
             (&key, &key, &ca, "holds no certificate"),

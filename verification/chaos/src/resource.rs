@@ -77,20 +77,15 @@ pub(crate) fn lock(run: &Path, gate: &str, slot: u32) -> Result<std::result::Res
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use kgate_testkit::TempFolder;
 
-    fn folder(name: &str) -> PathBuf {
-        let folder =
-            std::env::temp_dir().join(format!("kgate-chaos-test-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
-    }
+    use super::*;
 
     /// LEASES 9: a smaller fence is refused, the same and a greater one are not; slots and gates
     /// know nothing of each other.
     #[test]
     fn the_resource_refuses_old_fences() {
-        let run = folder("resource");
+        let run = TempFolder::new("resource");
         serve(&run).unwrap();
         let fence = |number: u32| format!("{number:032x}");
         let uses = |gate, slot, number| access(&run, gate, slot, &fence(number)).unwrap();
@@ -99,18 +94,16 @@ mod tests {
         assert_eq!(uses("a", 0, 4), Some(fence(5)));
         assert_eq!((uses("a", 1, 1), uses("b", 0, 1), uses("a", 0, 6)), (None, None, None));
         assert!(access(&run, "a", 0, "no number").is_err());
-        std::fs::remove_dir_all(run).unwrap();
     }
 
     /// A lock that is taken names its owner, and is free when it is dropped.
     #[test]
     fn a_lock_names_its_owner() {
-        let run = folder("lock");
+        let run = TempFolder::new("lock");
         let first = lock(&run, "a", 0).unwrap().expect("free");
         assert_eq!(lock(&run, "a", 0).unwrap().unwrap_err(), std::process::id());
         assert!(lock(&run, "a", 1).unwrap().is_ok());
         drop(first);
         assert!(lock(&run, "a", 0).unwrap().is_ok());
-        std::fs::remove_dir_all(run).unwrap();
     }
 }

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use super::{Folder, files, flags, options, run_in, runner, small};
+use kgate_testkit::TempFolder;
+
+use super::{files, flags, options, run_in, runner, small};
 use crate::experiment::merge::merge;
 use crate::experiment::run::{Shard, run};
 use crate::experiment::store::RUNS;
 use crate::experiment::{Experiment, Taken};
 
-fn shards(folder: &Folder, of: usize) -> Vec<PathBuf> {
+fn shards(folder: &TempFolder, of: usize) -> Vec<PathBuf> {
     let shard = |index| {
         let dir = folder.join(&format!("part-{index}"));
         run(&dir, &small(), &flags(), options(Some(Shard { index, of })), &runner).expect("runs");
@@ -21,7 +23,7 @@ fn shards(folder: &Folder, of: usize) -> Vec<PathBuf> {
 /// counted.
 #[test]
 fn shards_make_the_whole() {
-    let folder = Folder::new("shards");
+    let folder = TempFolder::new("shards");
     let whole = folder.join("whole");
     run_in(&whole, &small()).expect("runs");
     let mut parts = shards(&folder, 3);
@@ -39,7 +41,7 @@ fn shards_make_the_whole() {
 /// Shards of different experiments, or that measured different things, are not joined.
 #[test]
 fn what_differs_is_not_joined() {
-    let folder = Folder::new("differ");
+    let folder = TempFolder::new("differ");
     let parts = shards(&folder, 2);
     let other = folder.join("other");
     run_in(&other, &small().taking(Taken { quick: true, ..Taken::default() })).expect("runs");

@@ -107,24 +107,3 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
         |path: PathBuf| Some((path.file_name()?.to_str()?.to_owned(), std::fs::read(&path).ok()?));
     entries.filter_map(file).filter(|(name, _)| name != ".lock").collect()
 }
-
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("kgate-lab-{}-{name}", std::process::id()));
-        drop(std::fs::remove_dir_all(&path));
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Self(path)
-    }
-    fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Folder, files, flags, options, run_in, runner, small};
+use kgate_testkit::TempFolder;
+
+use super::{files, flags, options, run_in, runner, small};
 use crate::experiment::run::{Options, Shard, run};
 use crate::experiment::store::{RUNS, Store};
 use crate::experiment::{Experiment, Ran, StoreError, Taken};
@@ -11,7 +13,7 @@ use crate::experiment::{Experiment, Ran, StoreError, Taken};
 /// same bytes in every file.
 #[test]
 fn a_cut_file_is_completed() {
-    let folder = Folder::new("cut");
+    let folder = TempFolder::new("cut");
     let whole = folder.join("whole");
     assert_eq!(run_in(&whole, &small()).expect("runs").made, 20);
     let expected = files(&whole);
@@ -36,7 +38,7 @@ fn a_cut_file_is_completed() {
 /// run before is kept for later.
 #[test]
 fn only_what_changed_is_run() {
-    let folder = Folder::new("changed");
+    let folder = TempFolder::new("changed");
     let dir = folder.join("out");
     assert_eq!(run_in(&dir, &small()).expect("runs").made, 20);
     let expected = files(&dir);
@@ -55,9 +57,9 @@ fn only_what_changed_is_run() {
 /// all anew.
 #[test]
 fn a_changed_protocol_is_noticed() {
-    let folder = Folder::new("noticed");
+    let folder = TempFolder::new("noticed");
     let half = options(Some(Shard { index: 1, of: 2 }));
-    run(&folder.0, &small(), &flags(), half, &runner).expect("runs");
+    run(&folder, &small(), &flags(), half, &runner).expect("runs");
     let changed = |words: &[String]| {
         let mut ran = runner(words)?;
         if words.contains(&"vcube".to_owned()) {
@@ -65,7 +67,7 @@ fn a_changed_protocol_is_noticed() {
         }
         Ok(ran)
     };
-    let error = run(&folder.0, &small(), &flags(), options(None), &changed)
+    let error = run(&folder, &small(), &flags(), options(None), &changed)
         .expect_err("another run")
         .to_string();
     assert!(
@@ -75,18 +77,18 @@ fn a_changed_protocol_is_noticed() {
         "{error}"
     );
     let again = Options { again: true, ..options(None) };
-    let done = run(&folder.0, &small(), &flags(), again, &changed).expect("runs");
+    let done = run(&folder, &small(), &flags(), again, &changed).expect("runs");
     assert_eq!((done.made, done.there), (20, 20));
     let anew = folder.join("anew");
     run(&anew, &small(), &flags(), options(None), &changed).expect("runs");
-    assert_eq!(files(&folder.0)["runs.ndjson"], files(&anew)["runs.ndjson"]);
+    assert_eq!(files(&folder)["runs.ndjson"], files(&anew)["runs.ndjson"]);
 }
 
 /// A run that is refused is named with its command; no others are begun, and those that were
 /// finished are kept.
 #[test]
 fn a_refused_run_is_named() {
-    let folder = Folder::new("refused");
+    let folder = TempFolder::new("refused");
     let calls = AtomicUsize::new(0);
     let refusing = |words: &[String]| {
         calls.fetch_add(1, Ordering::Relaxed);
@@ -98,17 +100,17 @@ fn a_refused_run_is_named() {
     };
     let alone = Options { jobs: 1, ..options(None) };
     let error =
-        run(&folder.0, &small(), &flags(), alone, &refusing).expect_err("a refusal").to_string();
+        run(&folder, &small(), &flags(), alone, &refusing).expect_err("a refusal").to_string();
     let expected = "low, processes = 16, protocol = raymond, seed 1: that cannot be\n  kgate sim --protocol raymond --processes 16 --k 3 --fifo --load low --seed 1";
     assert_eq!(error, expected);
     assert_eq!(calls.into_inner(), 7, "the six largest and the one that was refused");
-    assert_eq!(run_in(&folder.0, &small()).expect("runs").made, 14);
+    assert_eq!(run_in(&folder, &small()).expect("runs").made, 14);
 }
 
 /// A run that is not correct is told by its command, unless a published defect was asked for.
 #[test]
 fn wrong_runs_are_told() {
-    let folder = Folder::new("wrong");
+    let folder = TempFolder::new("wrong");
     let checked = |words: &[String]| {
         runner(words).map(|ran| Ran { correct: !words.contains(&"32".to_owned()), ..ran })
     };
@@ -127,11 +129,11 @@ fn wrong_runs_are_told() {
 /// broke is named.
 #[test]
 fn a_folder_is_written_by_one() {
-    let folder = Folder::new("busy");
-    let open = Store::open(&folder.0).expect("a store");
-    assert!(matches!(Store::open(&folder.0), Err(StoreError::Busy(_))));
+    let folder = TempFolder::new("busy");
+    let open = Store::open(&folder).expect("a store");
+    assert!(matches!(Store::open(&folder), Err(StoreError::Busy(_))));
     drop(open);
     std::fs::write(folder.join(RUNS), "{}\n").expect("a file");
-    let error = Store::open(&folder.0).expect_err("no run").to_string();
+    let error = Store::open(&folder).expect_err("no run").to_string();
     assert!(error.contains("line 1 of") && error.contains("missing field `grid`"), "{error}");
 }

@@ -1,10 +1,11 @@
 //! What a report says as numbers, and runs as tables.
 
+use kgate_testkit::TempFolder;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::json;
 
-use super::{Folder, run_in, small};
+use super::{run_in, small};
 use crate::experiment::{metrics, store};
 
 /// Paths name numbers; true is 1; what is null or of the machine is left out; lists are series,
@@ -32,9 +33,9 @@ fn numbers_by_their_paths() {
 /// A row finds a number by its path, and one of a series by its place.
 #[test]
 fn values_of_rows() {
-    let folder = Folder::new("values");
-    run_in(&folder.0, &small()).expect("runs");
-    let rows = store::read(&folder.0).expect("rows");
+    let folder = TempFolder::new("values");
+    run_in(&folder, &small()).expect("runs");
+    let rows = store::read(&folder).expect("rows");
     assert_eq!(rows[0].value("use.series.3"), Some(3.0));
     assert_eq!(rows[0].value("violations"), Some(0.0));
     assert_eq!(
@@ -47,8 +48,8 @@ fn values_of_rows() {
 /// looks at.
 #[test]
 fn tables_for_other_programs() {
-    let folder = Folder::new("tables");
-    run_in(&folder.0, &small()).expect("runs");
+    let folder = TempFolder::new("tables");
+    run_in(&folder, &small()).expect("runs");
     let runs = std::fs::read_to_string(folder.join("runs.csv")).expect("a table");
     let head =
         "grid,case,processes,protocol,seed,correct,hash,grants,k,obtaining.mean,violations,command";
@@ -69,8 +70,8 @@ fn tables_for_other_programs() {
 /// Parquet, read back, says what the CSV says: every column of every run.
 #[test]
 fn parquet_is_read_back() {
-    let folder = Folder::new("parquet");
-    run_in(&folder.0, &small()).expect("runs");
+    let folder = TempFolder::new("parquet");
+    run_in(&folder, &small()).expect("runs");
     let file = std::fs::File::open(folder.join("runs.parquet")).expect("a table");
     let reader = SerializedFileReader::new(file).expect("Parquet");
     assert_eq!(reader.metadata().file_metadata().created_by(), Some("kgate lab"));
