@@ -5,9 +5,7 @@ use super::{File, width, words};
 
 /// Files and folders.
 const PENDING: &[&str] = &[
-    "CHANGELOG.md",
     "crates/api/",
-    "crates/check/",
     "crates/client/",
     "crates/control/",
     "crates/core/",
