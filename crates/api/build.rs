@@ -1,9 +1,9 @@
-//! Makes the types of the API from `proto/kgate.proto`, without a compiler from the system.
+//! Generates the types of the API from `proto/kgate.proto`. No installed `protoc` is needed.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto/kgate.proto");
     let files = protox::compile(["proto/kgate.proto"], ["proto"])?;
-    // What has a secret is shown by hand, without it.
+    // These carry secrets: `secrets.rs` implements `Debug` for them.
     let secret =
         [".kgate.v1.Hello", ".kgate.v1.Welcome", ".kgate.v1.Acquire", ".kgate.v1.PermitCommand"];
     tonic_prost_build::configure().skip_debug(secret).compile_fds(files)?;

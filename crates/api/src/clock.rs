@@ -1,15 +1,14 @@
-//! The one clock by which a permit is alive and dies of the leases.
+//! The lease clock: the only clock that decides whether a permit is valid.
 //!
 //! `CLOCK_MONOTONIC_RAW + (CLOCK_BOOTTIME - CLOCK_MONOTONIC)`: no time service slews it, and it
-//! goes on while the machine sleeps. `std::time::Instant` does neither. The sum is the same in
-//! every process of one machine, so an instant that one process wrote down means the same to
-//! another.
+//! advances while the machine is suspended. `std::time::Instant` has neither property. The sum is
+//! the same in every process of a machine, so processes can exchange instants.
 //!
-//! Timers only wake. Every decision reads this clock.
+//! Timers only wake a task. Every decision reads this clock.
 //!
-//! A build for development can be told that its clock is wrong (`KGATE_TEST_CLOCK_RATE`, in parts
-//! per million), so that the bound on the error of clocks can be tried with real processes. Whoever
-//! shares instants must be told the same.
+//! In a debug build, `KGATE_TEST_CLOCK_RATE` (parts per million) makes the clock run at a wrong
+//! rate, to test the bound on clock errors with real processes. Processes that exchange instants
+//! need the same rate.
 
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;
@@ -17,24 +16,24 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// A point of the lease clock, in nanoseconds.
+/// An instant of the lease clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseInstant(pub u64);
 
 impl LeaseInstant {
-    /// Before everything: no permit has counted yet.
+    /// Before every other instant: no permit was valid yet.
     pub const NEVER: LeaseInstant = LeaseInstant(0);
-    /// After everything: the permit of a gate on one machine, which knows no time.
+    /// After every other instant: a permit that is bound to a process instead of time.
     pub const FOR_EVER: LeaseInstant = LeaseInstant(u64::MAX);
 
-    /// Now.
+    /// The current instant.
     pub fn now() -> Self {
         let asleep = time_asleep_ns();
         let right = nanoseconds(clock_gettime(ClockId::MonotonicRaw)).saturating_add(asleep);
         LeaseInstant(if cfg!(debug_assertions) { rated(right, rate_ppm()) } else { right })
     }
 
-    /// How long until then; nothing if it is past.
+    /// The time from `earlier` to this instant; zero if this instant is not later.
     pub fn after(self, earlier: LeaseInstant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -47,7 +46,7 @@ impl Add<Duration> for LeaseInstant {
     }
 }
 
-/// What lies before [`LeaseInstant::FOR_EVER`] by any span is still for ever.
+/// Any span before [`LeaseInstant::FOR_EVER`] is still for ever.
 impl Sub<Duration> for LeaseInstant {
     type Output = LeaseInstant;
     fn sub(self, span: Duration) -> LeaseInstant {
@@ -58,7 +57,7 @@ impl Sub<Duration> for LeaseInstant {
     }
 }
 
-/// By how much this process's clock is wrong on purpose.
+/// The intended error of this process's clock, in parts per million.
 fn rate_ppm() -> i64 {
     static RATE: OnceLock<i64> = OnceLock::new();
     let told = || {
@@ -72,10 +71,10 @@ fn rated(ns: u64, ppm: i64) -> u64 {
     u64::try_from(wrong.max(0)).unwrap_or(u64::MAX)
 }
 
-/// How far `CLOCK_BOOTTIME` is ahead. The two clocks are read one after the other, and a process
-/// may lose its processor in between: an offset that came out too large would make a sending time
-/// too late and a deadline with it, which is the unsafe direction. So the reading is taken between
-/// two of the other clock, and again until they lie close together.
+/// How far `CLOCK_BOOTTIME` is ahead. The two clocks are read one after the other, and the process
+/// may be preempted in between. An offset that is too large would make a sending time too late, and
+/// its deadline with it: the unsafe direction. Therefore `CLOCK_BOOTTIME` is read between two
+/// readings of the other clock, and again until those are close together.
 fn time_asleep_ns() -> u64 {
     const CLOSE_NS: u64 = 10_000;
     const TRIES: u32 = 20;
@@ -102,7 +101,7 @@ fn nanoseconds(time: Timespec) -> u64 {
 mod tests {
     use super::*;
 
-    /// The clock never steps back, however often it is read.
+    /// The clock never steps back.
     #[test]
     fn it_only_grows() {
         let mut last = LeaseInstant::now();
@@ -115,15 +114,14 @@ mod tests {
         }
     }
 
-    /// A clock that is wrong on purpose is wrong by as much as it was told; a right one is not
-    /// touched.
+    /// A clock with an intended error is wrong by exactly that rate; otherwise it is unchanged.
     #[test]
     fn wrong_on_purpose() {
         assert_eq!((rated(7_000_000, 0), rated(7_000_000, 10_000)), (7_000_000, 7_070_000));
         assert_eq!((rated(7_000_000, -10_000), rated(7, i64::MIN)), (6_930_000, 0));
     }
 
-    /// For ever stays for ever, and nothing lies before never.
+    /// Arithmetic saturates: for ever stays for ever, and never stays never.
     #[test]
     fn the_ends_hold() {
         let second = Duration::from_secs(1);

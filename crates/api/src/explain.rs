@@ -1,5 +1,5 @@
-//! Why somebody waits, in sentences: for whom, since when, who is suspected, and what would unblock
-//! it.
+//! The state of a gate in sentences: holders, the queue, suspected nodes, and what would unblock
+//! the first request.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::v1::{ClientStatus, DurablePermitStatus, GateStatus, StatusReply};
 
-/// What is to be said of a gate.
+/// Explains the state of a gate.
 pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     let mut text = String::new();
     let (taken, waiting) = (taken(gate), gate.waiting.len());
@@ -17,14 +17,16 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
         format!("{taken} taken, {free} free, {waiting} waiting")
     } else {
         format!(
-            "at least {taken} taken, at most {free} free, at least {waiting} waiting; not known at {}",
+            "at least {taken} taken, at most {free} free, at least {waiting} waiting; not known \
+            at {}",
             nodes(&unknown)
         )
     };
     let GateStatus { name, k, updated_by, protocol, .. } = gate;
     let _ = writeln!(
         text,
-        "Gate `{name}` lets {k} through at once (k set by {updated_by}, protocol {protocol}): {counts}."
+        "Gate `{name}` lets {k} through at once (k set by {updated_by}, protocol {protocol}): \
+        {counts}."
     );
     if gate.k == 0 {
         let _ = writeln!(
@@ -57,8 +59,8 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     text
 }
 
-/// Where more may be held than is shown: at nodes that are silent, and at suspected ones, whose
-/// earlier incarnation may have holders still.
+/// Nodes whose holders may be missing from a reply: unreachable nodes, and suspected ones, whose
+/// earlier incarnation may still have holders.
 pub fn unknown(reply: &StatusReply) -> Vec<u32> {
     let suspected =
         reply.members.iter().filter(|member| member.suspected).map(|member| member.node);
@@ -66,7 +68,7 @@ pub fn unknown(reply: &StatusReply) -> Vec<u32> {
     unknown.into_iter().collect()
 }
 
-/// How many permits are taken, as far as nodes have told: at least so many, where something is
+/// The number of slots in use, as far as nodes have reported; a lower bound if some are
 /// [`unknown`].
 pub fn taken(gate: &GateStatus) -> u32 {
     let held: usize = gate.durable_permits.iter().map(|held| held.slots.len()).sum();
@@ -74,7 +76,7 @@ pub fn taken(gate: &GateStatus) -> u32 {
     taken.saturating_add(u32::try_from(held).unwrap_or(u32::MAX))
 }
 
-/// What lets the first of the queue in.
+/// What would unblock the first request of the queue.
 fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus, free: u32) -> String {
     let without = reply
         .node_statuses
@@ -85,7 +87,9 @@ fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus, free: 
     if without {
         format!("Nobody gets in at node {} before that has a lease again.", first.node)
     } else if first.weight > free && gate.holders.is_empty() && !gate.durable_permits.is_empty() {
-        "It gets in when enough of what the log holds is given back, runs out, or is evicted: `kgate evict --permit ID` says what that means.".into()
+        "It gets in when enough of what the log holds is given back, runs out, or is evicted: \
+        `kgate evict --permit ID` says what that means."
+            .into()
     } else if first.weight > free && !gate.holders.is_empty() {
         let wants =
             if first.weight == 1 { "a permit".into() } else { format!("{} permits", first.weight) };
@@ -104,7 +108,8 @@ fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus, free: 
             "is evicted, its lease surely over"
         };
         format!(
-            "It lacks the answer of {silent}, which cannot be reached: it gets in when {it} answers, or {end}."
+            "It lacks the answer of {silent}, which cannot be reached: it gets in when {it} \
+            answers, or {end}."
         )
     } else if !gate.waiting_for.is_empty() {
         format!(
@@ -116,7 +121,7 @@ fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus, free: 
     }
 }
 
-/// A permit that no node's silence frees.
+/// Describes a durable permit.
 fn holds_by_log(held: &DurablePermitStatus) -> String {
     let slots: Vec<String> = held.slots.iter().map(u32::to_string).collect();
     let end = held.ttl_left_ns.map_or_else(
@@ -146,7 +151,8 @@ fn add_nodes(text: &mut String, reply: &StatusReply) {
     if !suspected.is_empty() {
         let _ = writeln!(
             text,
-            "Suspected: {}; what is held there is free when its lease is surely over, unless it is heard again before.",
+            "Suspected: {}; what is held there is free when its lease is surely over, unless it \
+            is heard again before.",
             nodes(&suspected)
         );
     }
@@ -208,7 +214,7 @@ fn nodes(nodes: &[u32]) -> String {
     all.join(", ")
 }
 
-/// How long, as people say it.
+/// A duration for people.
 pub fn ago(ns: u64) -> String {
     let span = Duration::from_nanos(ns);
     match span.as_secs() {
@@ -237,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Who waits for whom, since when; who is not heard; what would unblock it.
+    /// The text names holders, queue, unreachable nodes, and what would unblock the first request.
     #[test]
     fn why_somebody_waits() {
         let mut gate = GateStatus {
@@ -282,8 +288,8 @@ mod tests {
         );
     }
 
-    /// A silent node may hold what seems free: what is said is what is known. With leases it is
-    /// evicted, not held for crashed.
+    /// An unreachable node may hold slots that seem free: the text gives bounds. With leases the
+    /// node is evicted, not declared dead.
     #[test]
     fn what_is_not_known_is_not_said() {
         let mut gate = GateStatus { name: "gpu".into(), k: 1, ..Default::default() };
@@ -309,7 +315,7 @@ mod tests {
         assert!(explain(&reply, &gate).contains("at least 0 taken"));
     }
 
-    /// Without a lease nobody gets in, neither who asks now nor who is first, whatever is free.
+    /// A node without a lease grants nothing, even if slots are free.
     #[test]
     fn nobody_gets_in_without_a_lease() {
         let mut gate = GateStatus { name: "gpu".into(), k: 1, ..Default::default() };
@@ -323,7 +329,7 @@ mod tests {
         assert!(text.contains("Nobody gets in at node 0 before that has a lease again."), "{text}");
     }
 
-    /// A gate that lets nobody through is called closed, with what opens it.
+    /// A gate with k = 0 is closed, and the text says how to open it.
     #[test]
     fn a_closed_gate() {
         let gate = GateStatus { name: "gpu".into(), ..Default::default() };
@@ -332,7 +338,7 @@ mod tests {
         assert!(!text.contains("gets in"), "{text}");
     }
 
-    /// Times as people say them.
+    /// Durations use the largest unit that fits.
     #[test]
     fn times() {
         let all = [5_000_000, 3_000_000_000, 125_000_000_000, 7_260_000_000_000].map(ago);

@@ -1,5 +1,5 @@
-//! Messages with a secret in them, shown without it: whoever reads a log must not be able to end
-//! somebody's session.
+//! `Debug` for messages that carry a secret, without the secret: a reader of a log must not be able
+//! to end a session.
 
 use std::fmt;
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::v1::{ClientMessage, ServerMessage, client_message, server_message};
 
-    /// No way of looking at a message shows its secret.
+    /// `Debug` shows no secret.
     #[test]
     fn secrets_are_not_shown() {
         let secret = vec![0xAB; 16];

@@ -90,7 +90,8 @@ impl Address {
 
     pub(crate) fn local_or_error() -> Result<Self, Error> {
         Self::local().ok_or_else(|| {
-            let message = "no kgate node runs on this machine for this user: start one with `kgate node`, or connect to an address";
+            let message = "no kgate node runs on this machine for this user: start one with \
+            `kgate node`, or connect to an address";
             Error::new(ErrorKind::Unreachable, message)
         })
     }

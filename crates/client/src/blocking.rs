@@ -118,7 +118,9 @@ pub struct Gate {
 }
 
 impl Gate {
-    options!("Gate": weight(u32), k(u32), timeout(Duration), min_remaining(Duration), process(Process));
+    options!(
+        "Gate": weight(u32), k(u32), timeout(Duration), min_remaining(Duration), process(Process)
+    );
 
     /// Waits for a permit.
     pub fn acquire(self) -> Result<Permit, Error> {
@@ -142,7 +144,10 @@ pub struct DurableGate {
 }
 
 impl DurableGate {
-    options!("DurableGate": weight(u32), k(u32), ttl(Duration), timeout(Duration), secret(u128), process(Process));
+    options!(
+        "DurableGate":
+        weight(u32), k(u32), ttl(Duration), timeout(Duration), secret(u128), process(Process)
+    );
 
     /// See [`crate::DurableGate::hold`].
     pub fn hold(self) -> Self {

@@ -1,10 +1,10 @@
 //! The resource's half of fencing: the greatest fence per slot, and the rejection of older ones.
 //!
-//! A permit ends in time if clocks run at the expected rate and processes stop when they are killed.
-//! A resource that checks fences depends on neither: it rejects every access under a fence that is
-//! smaller than one it has seen for the same slot, however long the old holder was suspended. It
-//! orders accesses slot by slot. It cannot reject an old holder before the next one has made its
-//! first access.
+//! A permit ends in time if clocks run at the expected rate and processes stop when they are
+//! killed. A resource that checks fences depends on neither: it rejects every access under a fence
+//! that is smaller than one it has seen for the same slot, however long the old holder was
+//! suspended. It orders accesses slot by slot. It cannot reject an old holder before the next one
+//! has made its first access.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,8 @@ pub struct Fences {
 /// The fence is older than one that was seen for the same slot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "stale fence {fence:032x}: slot {slot} of gate `{gate}` was used under {greatest:032x} since; acquire a new permit"
+    "stale fence {fence:032x}: slot {slot} of gate `{gate}` was used under {greatest:032x} since; \
+    acquire a new permit"
 )]
 #[non_exhaustive]
 pub struct StaleFence {
@@ -50,9 +51,9 @@ impl Fences {
         }
     }
 
-    /// Checks the fence of an access. If one of the slots was used under a greater fence, the access
-    /// must be rejected, and nothing changes. Otherwise `fence` is the greatest now. **The caller
-    /// must write the new state to stable storage before it makes the access.**
+    /// Checks the fence of an access. If one of the slots was used under a greater fence, the
+    /// access must be rejected, and nothing changes. Otherwise `fence` is the greatest now. **The
+    /// caller must write the new state to stable storage before it makes the access.**
     pub fn check(&mut self, gate: &str, slots: &[u32], fence: u128) -> Result<(), StaleFence> {
         for slot in slots {
             let greatest = self.greatest.get(&(gate.to_owned(), *slot)).copied().unwrap_or(0);

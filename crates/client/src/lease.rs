@@ -10,7 +10,8 @@ const RENEW: Duration = Duration::from_millis(500);
 /// not announce `stop_max`.
 const RENEWALS: Duration = Duration::from_millis(1500);
 
-/// How long the permits of a session are valid, and how much time that leaves their holders to stop.
+/// How long the permits of a session are valid, and how much time that leaves their holders to
+/// stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// L: maximum validity after the last renewal of the session. None if permits are bound to

@@ -1,13 +1,13 @@
-//! The permits of a session: delivered ones, withheld grants, and permits on their way back. No I/O,
-//! no clock.
+//! The permits of a session: delivered ones, withheld grants, and permits on their way back. No
+//! I/O, no clock.
 //!
-//! Only the answer to a renewal extends the validity (LEASES S1, S2). A grant that arrives when less
-//! time is left than its holder needs to stop is **withheld** until a renewal is answered, and
+//! Only the answer to a renewal extends the validity (LEASES S1, S2). A grant that arrives when
+//! less time is left than its holder needs to stop is **withheld** until a renewal is answered, and
 //! released if none is. Therefore a node that froze between its decision and its message cannot
 //! start anything.
 //!
-//! A lost permit stays in the table until its holder reports that the protected work has ended: only
-//! then is it released (S4).
+//! A lost permit stays in the table until its holder reports that the protected work has ended:
+//! only then is it released (S4).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -125,7 +125,8 @@ impl PermitTable {
                 let outcome = deliver(withheld.grant, answer);
                 return (outcome == GrantOutcome::Cancelled).then_some(request_id);
             }
-            let message = "no quorum: the node granted a permit and could not confirm in time that it is valid; the permit was released";
+            let message = "no quorum: the node granted a permit and could not confirm in time \
+            that it is valid; the permit was released";
             let _ = answer.send(Err(Error::new(ErrorKind::NoQuorum, message)));
             Some(request_id)
         });
@@ -403,8 +404,8 @@ mod tests {
         assert_eq!(reason(&granted), Some(LostReason::SessionLost("the node has crashed".into())));
     }
 
-    /// A permit that is bound to a lock is valid whatever happens to the node, and its release needs
-    /// no confirmation.
+    /// A permit that is bound to a lock is valid whatever happens to the node, and its release
+    /// needs no confirmation.
     #[test]
     fn a_lock_keeps_its_permit_valid() {
         let mut table = PermitTable::default();

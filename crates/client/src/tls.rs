@@ -25,7 +25,8 @@ pub(crate) struct Tls {
 impl Tls {
     /// Reads the files of `credentials`.
     pub(crate) fn load(credentials: &Credentials, host: &str) -> Result<Self, Error> {
-        let missing = "https needs the certificate of the authority that signs the nodes' certificates: name the file (kgate: --ca)";
+        let missing = "https needs the certificate of the authority that signs the nodes' \
+        certificates: name the file (kgate: --ca)";
         let ca = credentials.authority.as_deref().ok_or_else(|| credentials_error(missing))?;
         let mut roots = RootCertStore::empty();
         for root in certificates(ca)? {
@@ -46,7 +47,8 @@ impl Tls {
                 builder.with_client_auth_cert(certificates(chain)?, private).map_err(mismatch)?
             }
             (Some(_), None) | (None, Some(_)) => {
-                let text = "a certificate needs its key and a key its certificate: name both (kgate: --cert and --key)";
+                let text = "a certificate needs its key and a key its certificate: name both \
+                (kgate: --cert and --key)";
                 return Err(credentials_error(text));
             }
         };
@@ -132,12 +134,14 @@ fn describe_tls(error: &TlsError, name: &str) -> String {
             presented,
             ..
         }) => format!(
-            "the node's certificate is not valid for the name {name}, only for {}: use such an address, or pass the name with --tls-name",
+            "the node's certificate is not valid for the name {name}, only for {}: use such an \
+            address, or pass the name with --tls-name",
             presented.join(", ")
         ),
         TlsError::InvalidCertificate(CertificateError::NotValidForName) => {
             format!(
-                "the node's certificate is not valid for the name {name}: pass its name with --tls-name"
+                "the node's certificate is not valid for the name {name}: pass its name with \
+                --tls-name"
             )
         }
         TlsError::InvalidCertificate(
@@ -167,7 +171,8 @@ fn describe_tls(error: &TlsError, name: &str) -> String {
             | AlertDescription::CertificateRevoked
             | AlertDescription::AccessDenied),
         ) => format!(
-            "the node rejected this client's certificate ({alert:?}): is it signed by another authority?"
+            "the node rejected this client's certificate ({alert:?}): is it signed by another \
+            authority?"
         ),
         other => other.to_string(),
     }

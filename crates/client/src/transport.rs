@@ -140,7 +140,8 @@ fn describe(place: &str, message: String, status: &tonic::Status) -> String {
     let cause = if cause.contains(&message) { message } else { cause };
     let scheme = if place.starts_with("http://") { ", and does it need https://?" } else { "?" };
     format!(
-        "unexpected answer ({cause}). Is this the port for clients (`api`), not the one for other nodes (`nodes`){scheme}"
+        "unexpected answer ({cause}). Is this the port for clients (`api`), not the one for other \
+        nodes (`nodes`){scheme}"
     )
 }
 

@@ -1,8 +1,8 @@
-//! A counter in a file that many may add to, one at a time: `cargo run -p kgate-node --example
+//! Many tasks increment a counter in a file, one at a time: `cargo run -p kgate-node --example
 //! guarded_counter -- [NODE]`.
 //!
-//! Reading, adding and writing is no single step, so without the permit some would be lost. With a
-//! node's address it asks there; without, it runs a node of its own.
+//! Reading, adding and writing is not atomic, so without the permit increments would be lost. The
+//! argument is the address of a node; without it, the program runs a node of its own.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// In two steps, with everybody else in between.
+/// Increments in two steps; other tasks run in between.
 async fn add_one(file: &Path) -> std::io::Result<()> {
     let count: u32 = std::fs::read_to_string(file)?.parse().expect("a number");
     tokio::task::yield_now().await;

@@ -1,5 +1,4 @@
-//! Twenty jobs, three machines' worth of slots: each job learns which slot it has, as it would
-//! learn which GPU. `cargo run -p kgate-node --example worker_pool -- [NODE]`
+//! Twenty jobs share three slots: each job learns its slot, as it would learn its GPU. `cargo run -p kgate-node --example worker_pool -- [NODE]`
 
 use std::time::Duration;
 

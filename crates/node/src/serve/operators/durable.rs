@@ -86,8 +86,10 @@ fn consequences(cluster_state: &ClusterState, id: PermitId, held: &DurablePermit
         None => "it never expires".to_owned(),
     };
     format!(
-        "{id} holds {} of gate {gate} for {} (fence {:032x}, decided by node {}); {end}. If it is evicted, its slots are free at once. \
-         The eviction does not stop the holder: if it may be alive, stop it first, or make sure that the resource checks fences",
+        "{id} holds {} of gate {gate} for {} (fence {:032x}, decided by node {}); {end}. If it is \
+        evicted, its slots are free at once. \
+         The eviction does not stop the holder: if it may be alive, stop it first, \
+         or make sure that the resource checks fences",
         slots(held),
         held.holder,
         held.fence.0,

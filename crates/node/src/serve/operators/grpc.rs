@@ -67,12 +67,15 @@ impl Operators for Api {
 
     async fn timing(&self, request: Request<v1::TimingRequest>) -> Replied<v1::TimingReply> {
         self.0.access.authorise(&caller(&request), Privilege::SeeAll)?;
-        let text = match self.0.timing {
-            Some(timing) => timing.to_string(),
-            None => return Err(ApiError::bad_request(
-                "this node has no leases: it assumes crash-stop failures, or binds permits to processes",
-).into()),
-        };
+        let text =
+            match self.0.timing {
+                Some(timing) => timing.to_string(),
+                None => return Err(ApiError::bad_request(
+                    "this node has no leases: it assumes crash-stop failures, or binds permits to \
+                processes",
+                )
+                .into()),
+            };
         Ok(Response::new(v1::TimingReply { text }))
     }
 }

@@ -4,7 +4,9 @@
 //! GET    /v1/members                             the members and voters
 //! POST   /v1/members?name=NAME&address=HOST:PORT add a node; returns its join token
 //! DELETE /v1/members/NODE                        remove a node
-//! POST   /v1/members/NODE/promote                make it a voter; /demote: a non-voting member; /evict: evict it
+//! POST   /v1/members/NODE/promote                make it a voter
+//! POST   /v1/members/NODE/demote                 make it a non-voting member
+//! POST   /v1/members/NODE/evict                  evict its current incarnation
 //! POST   /v1/set/NAME?k=K&policy=&no_wait=&timeout_ms=   change k or policy of a gate
 //! GET    /v1/timing                              the durations of the leases
 //! ```

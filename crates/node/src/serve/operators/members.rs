@@ -137,7 +137,8 @@ impl Operator {
         }
         self.condemn(node, member, false).await?;
         let text = format!(
-            "incarnation {} of node {} is evicted and its slots are free; if the node is alive, it returns as a later incarnation that holds nothing",
+            "incarnation {} of node {} is evicted and its slots are free; if the node is alive, \
+            it returns as a later incarnation that holds nothing",
             member.incarnation.0, node.0
         );
         Ok(v1::OperationReply { message: text, warning: String::new() })
@@ -183,7 +184,8 @@ impl Operator {
         Err(ApiError::new(
             ErrorCode::TimedOut,
             format!(
-                "timed out: node {} is not evicted after {} s; the eviction continues and needs a majority of the voters: retry, or see `kgate members list`",
+                "timed out: node {} is not evicted after {} s; the eviction continues and needs a \
+                majority of the voters: retry, or see `kgate members list`",
                 node.0,
                 most.as_secs()
             ),
@@ -194,7 +196,8 @@ impl Operator {
     async fn consequences(&self, node: NodeId, member: &Member) -> String {
         let wait = Duration::from_nanos(member.terms.wait().0).as_secs_f64();
         let mut text = format!(
-            "incarnation {} of node {} is told to stop and gets no further lease; its slots are free {wait:.1} s after its last answer from a voter at the latest.",
+            "incarnation {} of node {} is told to stop and gets no further lease; its slots are \
+            free {wait:.1} s after its last answer from a voter at the latest.",
             member.incarnation.0, node.0
         );
         let report = self.core.query_status(None).await;
@@ -235,15 +238,18 @@ const NAME_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum InvalidMember {
     #[error(
-        "the name {name} is taken by node {0} at {address}; use another name, or `kgate members remove {0}` first if the new node replaces it", .node.0
+        "the name {name} is taken by node {0} at {address}; use another name, or `kgate members \
+        remove {0}` first if the new node replaces it", .node.0
     )]
     NameTaken { name: String, node: NodeId, address: String },
     #[error(
-        "{address} is the address of node {0} ({name}); use the address of the new node, or `kgate members remove {0}` first if the new node replaces it", .node.0
+        "{address} is the address of node {0} ({name}); use the address of the new node, or \
+        `kgate members remove {0}` first if the new node replaces it", .node.0
     )]
     AddressTaken { address: String, node: NodeId, name: String },
     #[error(
-        "invalid node name `{}`: use 1 to {NAME_MAX} letters, digits, `-`, `_` and `.`, for example db-4", .0.escape_debug()
+        "invalid node name `{}`: use 1 to {NAME_MAX} letters, digits, `-`, `_` and `.`, for \
+        example db-4", .0.escape_debug()
     )]
     BadName(String),
     #[error("the name `{0}` looks like a node ID, which the log assigns; use a name like db-4")]

@@ -45,7 +45,9 @@ impl Operator {
     ) -> Answer<Self> {
         core.access.admit_request(who)?;
         core.access.authorise(who, need)?;
-        let none = "this node has no replicated log: its members and the k of its gates are fixed; to change them at run time, set `data` and remove faults = \"crash-stop\" from the configuration";
+        let none = "this node has no replicated log: its members and the k of its gates are \
+        fixed; to change them at run time, set `data` \
+         and remove faults = \"crash-stop\" from the configuration";
         let log = core.log().await.ok_or_else(|| ApiError::bad_request(none))?;
         let author = format!("{who} through node {}", core.node);
         Ok(Self { core: core.clone(), log, author })

@@ -1,9 +1,9 @@
 //! Changes of k and policy (docs/internals/leases.md section 10).
 //!
-//! The change is committed at once. It is in force when every member has reported that it has applied
-//! the change and holds no slot at or above the new k. A member that does not answer counts as
-//! holding until it is evicted. Slots of an earlier incarnation count too: only the incarnation that
-//! the log knows can report that it holds nothing.
+//! The change is committed at once. It is in force when every member has reported that it has
+//! applied the change and holds no slot at or above the new k. A member that does not answer counts
+//! as holding until it is evicted. Slots of an earlier incarnation count too: only the incarnation
+//! that the log knows can report that it holds nothing.
 
 use std::time::Duration;
 
