@@ -342,8 +342,8 @@ fn random_schedules_of_sixteen() {
 }
 
 /// D5 (vcube-2018, Algorithm 6.1 lines 28-29; the schedule is told in
-/// `crates/protocols/src/broadcast/tests.rs`): two parents wait for one ACK, and a broadcast that has
-/// reached everybody never ends.
+/// `crates/protocols/src/broadcast/tests.rs`): two parents wait for one ACK, and a broadcast that
+/// has reached everybody never ends.
 #[test]
 fn d5_never_ends() {
     fn verdict(printed: Defects) -> Option<&'static str> {

@@ -1,9 +1,8 @@
-//! Every checker of the simulator, by a published defect that it catches.
+//! Every checker of the simulator catches a published defect.
 //!
-//! Where it says "alone", no other checker sees anything in that very run: with that checker
-//! switched off the run would pass as correct, and the test here that asks for its verdict would
-//! fail. That is what the checker is worth. The same for the explorer stands in
-//! `crates/check/src/tests.rs`; unit tests with planted bugs stand beside each checker.
+//! "Alone" means that no other checker reports a violation of that run: without this checker the
+//! run would pass as correct. The same tests of the model checker are in
+//! `crates/check/src/tests.rs`; unit tests with planted bugs are beside each checker.
 
 use kgate_sim::{Audit, Latency, Report, Think};
 use kgate_spec::{
@@ -11,7 +10,7 @@ use kgate_spec::{
 };
 use kgate_tests::{Case, claims_of, t};
 
-/// A small system in which everybody asks, with messages that overtake each other.
+/// A small system in which all processes request, with messages that overtake each other.
 fn rough(protocol: &str, nodes: u32, k: u32, hold: &str) -> Case {
     let mut case = Case::vcube_2018(protocol, nodes).high();
     case.config.k = k;
@@ -37,8 +36,8 @@ fn says(report: &Report, checker: &str) -> bool {
     report.violations.iter().any(|violation| violation.property == checker)
 }
 
-/// The first of `seeds` runs as printed in which that checker says something and, if alone, no
-/// other does.
+/// The first of `seeds` runs as printed in which this checker reports a violation and, if `alone`,
+/// no other does.
 fn first(case: &Case, defect: &str, checker: &str, alone: bool, seeds: u64) -> Case {
     for seed in 1..=seeds {
         let case = case.clone().seed(seed);
@@ -54,7 +53,7 @@ fn first(case: &Case, defect: &str, checker: &str, alone: bool, seeds: u64) -> C
             return printed;
         }
     }
-    panic!("{defect}: '{checker}' had nothing to say in {seeds} seeds");
+    panic!("{defect}: '{checker}' reported nothing in {seeds} seeds");
 }
 
 /// As [`first`], alone; and the same run with the checkers of messages switched off passes as
@@ -69,21 +68,21 @@ fn missed_without(case: &Case, defect: &str, checker: &str, seeds: u64) {
 }
 
 /// D2 (vcube-2018) and T2 (timer-free-2009): a permission for the last request counts for this one,
-/// and nobody happens to be inside too many.
+/// and the number of slots in use happens to stay within k.
 #[test]
 fn permissions_alone() {
     missed_without(&rough("vcube", 4, 2, "0.0002"), "D2", Permissions::NAME, 100);
     missed_without(&rough("timer-free", 3, 2, "0.0002"), "T2", Permissions::NAME, 100);
 }
 
-/// D9 (robust-2012): the later request goes first, and nobody happens to be inside at the same
-/// time.
+/// D9 (robust-2012): the later request is granted first, and no two processes happen to hold the
+/// slot at the same time.
 #[test]
 fn entry_order_alone() {
     missed_without(&rough("robust", 3, 1, "0.0002"), "D9", EntryOrder::NAME, 100);
 }
 
-/// R7 (tree-token-2019): a second token that nobody happens to use while the first is in use.
+/// R7 (tree-token-2019): a second token that happens not to be used while the first is in use.
 #[test]
 fn one_token_alone() {
     missed_without(&recovering("0.0002"), "R7", OneToken::NAME, 400);
@@ -91,23 +90,23 @@ fn one_token_alone() {
 
 /// R1 (tree-token-2019): a token in use is passed on, so there are two.
 #[test]
-fn one_token_sees_who_keeps_what_it_gave() {
+fn one_token_sees_a_token_passed_on_in_use() {
     first(&rough("tree-token", 4, 1, "2"), "R1", OneToken::NAME, false, 1);
 }
 
-/// T1 (timer-free-2009) with k = 2: equal clocks permit each other, properly counted; only that too
-/// many are inside shows.
+/// T1 (timer-free-2009) with k = 2: equal clocks permit each other, properly counted; only the
+/// number of holders shows it.
 #[test]
 fn at_most_k_alone() {
     first(&rough("timer-free", 4, 2, "2"), "T1", AtMostK::NAME, true, 50);
 }
 
-/// R8 (tree-token-2019): nothing goes on after a recovery until somebody else asks: a deadlock that
-/// passes, and in the end all are served.
+/// R8 (tree-token-2019): after a recovery the run stalls until another process requests: a
+/// temporary deadlock; in the end all requests are served.
 #[test]
 fn no_deadlock_alone() {
     let mut case = recovering("0.0002");
-    case.config.load.think = Think::Constant(t("10")); // So that for a while nobody asks.
+    case.config.load.think = Think::Constant(t("10")); // So that for a while no process requests.
     first(&case, "R8", NoDeadlock::NAME, true, 400);
 }
 
@@ -123,8 +122,8 @@ fn slot_fences() {
     first(&recovering("2"), "R7", SlotFences::NAME, false, 400);
 }
 
-/// Non-vacuity: a lone requester never has both units inside, which the report tells and does not
-/// call wrong.
+/// Non-vacuity: a lone requester never uses both slots, which the report shows and does not call a
+/// violation.
 #[test]
 fn sometimes_k() {
     let mut case = rough("raymond", 4, 2, "1");

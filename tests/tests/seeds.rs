@@ -1,6 +1,6 @@
-//! A thousand settings a protocol, drawn from their seeds: safety always, an answer for every live
-//! process in the end. And a hundred fresh ones for every commit, so that the thousand are not all
-//! that is ever tried.
+//! A thousand generated settings per protocol: safety always holds, and every request of a live
+//! process is eventually granted. And a hundred fresh settings per commit, so that new seeds are
+//! tried too.
 
 use kgate_lab::swarm::{self, Swarm};
 use kgate_protocols::registry::{self, ENTRIES};
@@ -12,8 +12,8 @@ fn seeds() -> u64 {
     wanted.map_or(1000, |text| text.parse().expect("KGATE_TEST_SEEDS is a number"))
 }
 
-/// What the settings of a protocol must bring about, for a run on average: grants, and in how many
-/// of a hundred runs k are inside at once.
+/// What the settings of a protocol must achieve: grants per run on average, and the percentage of
+/// runs in which all k slots are in use at once.
 struct Worth {
     grants: u64,
     full: u64,
@@ -22,8 +22,8 @@ struct Worth {
 const USUAL: Worth = Worth { grants: 20, full: 30 };
 
 /// Safety and liveness (vcube-2018 section 7.4, Lemmas 7.1 and 7.2; the same in every paper), with
-/// random faults, sizes, k, costs and latencies; and the setting is worth something: units are
-/// granted, contended for, and faults happen.
+/// random faults, sizes, k, costs and latencies; and the settings are meaningful: slots are
+/// granted and contended for, and faults happen.
 fn check(protocol: &str, worth: Worth) {
     let (mut grants, mut full, mut faults, mut disturbed_runs) = (0, 0, 0, 0);
     let tolerates_delay = registry::entry(protocol).expect("a protocol").tolerates_delay;
@@ -47,7 +47,7 @@ fn check(protocol: &str, worth: Worth) {
             u64::from(report.pauses > 0) + u64::from(report.delayed + report.lost > 0);
     }
     assert!(grants > worth.grants * seeds, "{grants} grants");
-    assert!(full > seeds * worth.full / 100, "only {full} runs had k inside");
+    assert!(full > seeds * worth.full / 100, "only {full} runs used all k slots");
     assert!(faults > seeds * 3 / 10, "only {faults} faults");
     assert!(
         disturbed_runs > seeds / 10 || !tolerates_delay,
@@ -66,8 +66,8 @@ fn first_fresh_seed() -> u64 {
     number.expect("KGATE_FRESH_SEED is a number below 2^64")
 }
 
-/// A hundred seeds a protocol that nobody has seen, each on both engines with equal hashes. What
-/// fails is shrunk and comes with its command.
+/// A hundred fresh seeds per protocol, each on both engines with equal hashes. A failing seed is
+/// shrunk and printed with its command.
 #[test]
 fn fresh_seeds() {
     let first = first_fresh_seed();

@@ -59,27 +59,27 @@ fn without_a_checker_nothing_is_caught() {
 /// same commands.
 #[test]
 fn a_swarm_depends_on_its_seeds_alone() {
-    let told = || {
+    let failures = || {
         let summary = run(&swarm("bas", Some("D4"), 40));
         let commands: Vec<String> =
             summary.failures.iter().map(|failure| failure.command.clone()).collect();
         (summary.tally, summary.wrong, commands)
     };
-    assert_eq!(told(), told());
+    assert_eq!(failures(), failures());
 }
 
-/// A swarm of nothing is no success: nobody entered, or no fault happened.
+/// A swarm of nothing is no success: no grant, or no fault.
 #[test]
 fn a_vacuous_swarm_is_no_success() {
     let mut summary = run(&swarm("raymond", None, 20));
     assert!(summary.succeeded() && summary.nothing_shown().is_none());
     summary.tally.grants = 0;
-    assert_eq!(summary.nothing_shown(), Some("nobody ever entered"));
+    assert_eq!(summary.nothing_shown(), Some("no request was granted"));
     let is_calm = |&seed: &u64| faults(&generate_disturbed("raymond", seed)) == 0;
     let calm = (1..).find(is_calm).expect("some are calm");
     let summary = run(&Swarm { first: calm, ..swarm("raymond", None, 1) });
     assert!(summary.wrong == 0 && !summary.succeeded());
-    assert_eq!(summary.nothing_shown(), Some("no fault ever happened"));
+    assert_eq!(summary.nothing_shown(), Some("no fault happened"));
 }
 
 /// A protocol tolerates what it claims, by the thousand seeds of `seeds.rs`; and what it does not

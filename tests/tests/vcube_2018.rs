@@ -1,6 +1,6 @@
 //! vcube-2018, section 8: the facts that its text states, as they come out under the literal cost
-//! model (one send queue a process, receives side by side). `docs/internals/reproduction.md` says what does
-//! not come out, and why.
+//! model (one send queue a process, receives side by side). `docs/internals/reproduction.md` says
+//! what does not come out, and why.
 
 use kgate_sim::{Report, SendCost};
 use kgate_tests::Case;

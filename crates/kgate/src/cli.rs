@@ -70,7 +70,8 @@ pub(crate) enum Command {
     /// Run experiments: grids of runs with tables, plots and verdicts on published results
     #[command(after_long_help = LAB_HELP)]
     Lab(LabArgs),
-    /// Show a trace of `kgate sim --trace` as text, as a diagram, in ShiViz or Perfetto; or check it
+    /// Show a trace of `kgate sim --trace` as text, as a diagram, in ShiViz or Perfetto; or check
+    /// it
     #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),
     /// List the protocols with their costs, tolerated faults and publications

@@ -28,10 +28,16 @@ pub(crate) struct SlotArgs {
     pub(crate) cohort: Option<u16>,
     /// Number of slots that a process requests at once for several of its clients (slots)
     /// [default: 1, one client at a time]
-    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_BATCH")]
+    #[arg(
+        long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..),
+        env = "KGATE_OPT_BATCH",
+    )]
     pub(crate) batch: Option<u32>,
     /// Number of independent queues into which the slots are split (slots) [default: 1]
-    #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_LANES")]
+    #[arg(
+        long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..),
+        env = "KGATE_OPT_LANES",
+    )]
     pub(crate) lanes: Option<u32>,
 }
 

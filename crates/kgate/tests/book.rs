@@ -3,8 +3,8 @@
 //! The commands of a `sh` block are run, line by line or as a whole loop, in a directory that looks
 //! like the repository. A command exits with 0, or with 1 if it is marked `# wrong`. The lines of
 //! the following `text` block are lines of its output, in that order; `...` stands for any lines. A
-//! diagram must equal the one in `docs/book/src/img`; with `KGATE_BOOK_UPDATE=1` it is written there
-//! instead. `kgate lab`, which takes minutes, and `cargo` are not run.
+//! diagram must equal the one in `docs/book/src/img`; with `KGATE_BOOK_UPDATE=1` it is written
+//! there instead. `kgate lab`, which takes minutes, and `cargo` are not run.
 #![cfg(unix)]
 
 use std::fs;

@@ -1,6 +1,7 @@
 //! Every stored seed is run again: a fixed bug leaves its seed behind and must stay fixed.
 //!
-//! A file of `verification/seeds/` has comment lines, one of them `# expect: correct` or `# expect: VIOLATED
+//! A file of `verification/seeds/` has comment lines, one of them `# expect: correct` or `# expect:
+//! VIOLATED
 //! <property>` (a published defect that must show), and one command. Commands with `--as-printed`
 //! must be correct without it.
 

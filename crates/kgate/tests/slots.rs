@@ -50,8 +50,8 @@ fn options_of_slots_are_rejected() {
     }
 }
 
-/// The printed command replays the same run, whatever the options; and the oracle finds no violation
-/// in its trace.
+/// The printed command replays the same run, whatever the options; and the oracle finds no
+/// violation in its trace.
 #[test]
 fn the_replay_is_complete() {
     let folder = std::env::temp_dir().join(format!("kgate-slots-{}", std::process::id()));

@@ -1,5 +1,5 @@
-//! Swarm testing: many runs of a protocol, each with a whole setting generated from a seed, and each
-//! checked.
+//! Swarm testing: many runs of a protocol, each with a whole setting generated from a seed, and
+//! each checked.
 //!
 //! Each seed runs on both engines, and the hashes must be equal. A violation is a [`Failure`]: the
 //! first seed of each violated property is shrunk ([`shrink`](mod@crate::shrink)) and reported with

@@ -62,8 +62,8 @@ impl Broadcast {
         None
     }
 
-    /// The verdict in a quiescent state: `live` are the live processes, `busy` those whose broadcast
-    /// has not ended.
+    /// The verdict in a quiescent state: `live` are the live processes, `busy` those whose
+    /// broadcast has not ended.
     pub fn verdict(&self, live: &[NodeId], busy: &[NodeId], now: Time) -> Option<Violation> {
         if let Some(&node) = busy.iter().find(|node| live.contains(node)) {
             return violation(
@@ -107,7 +107,8 @@ mod tests {
     }
 
     /// Planted bugs: a process without a delivery, a second delivery, a delivery that no process
-    /// sent, a source that waits for ever. A broadcast of a crashed source may reach some processes.
+    /// sent, a source that waits for ever. A broadcast of a crashed source may reach some
+    /// processes.
     #[test]
     fn catches_each_breach() {
         let (ours, dead) =

@@ -6,8 +6,8 @@
 //! is one self-contained SVG file.
 //!
 //! A scenario ([`draw`]) has a column for every time at which an event happens, whatever the times
-//! between, so that a schedule of forty steps is readable. A run, or a window of it ([`Canvas`]), is
-//! drawn to scale. A run that does not fit is rejected with a window that does.
+//! between, so that a schedule of forty steps is readable. A run, or a window of it ([`Canvas`]),
+//! is drawn to scale. A run that does not fit is rejected with a window that does.
 //!
 //! - `timeline.rs`: the elements, from the lines of a trace; `label.rs`: short texts, and free
 //!   places for them;
@@ -33,8 +33,8 @@ pub const MOST_SIGNS: usize = 2000;
 /// Largest number of processes.
 pub const MOST_LINES: usize = 64;
 
-/// The diagram of a scenario, as SVG. `title` describes it in one line; events after the time `last`
-/// are set off.
+/// The diagram of a scenario, as SVG. `title` describes it in one line; events after the time
+/// `last` are set off.
 pub fn draw(run: &Run, record: &[Record], title: &str, last: Option<Time>) -> String {
     let mut builder = timeline::TimelineBuilder::new(run, &View::default(), usize::MAX, true);
     for record in record {

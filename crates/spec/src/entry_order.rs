@@ -9,9 +9,10 @@
 //! stamp t. With k = 1, p had q's permission for s, or knew that q had crashed; but q is alive,
 //! since it enters later, and crash notifications are correct. When q permitted s, there are two
 //! cases. Either q had already issued its request t: then t came first, and q defers its permission
-//! to p until q has released or withdrawn, so q does not enter later. Or q issued t afterwards: then
-//! its clock had passed s, and t is greater than s. A crash only removes a process that could enter,
-//! and a withdrawn request never enters. So no crash and no withdrawal can reverse the order.
+//! to p until q has released or withdrawn, so q does not enter later. Or q issued t afterwards:
+//! then its clock had passed s, and t is greater than s. A crash only removes a process that could
+//! enter, and a withdrawn request never enters. So no crash and no withdrawal can reverse the
+//! order.
 //!
 //! Not checked: runs in which live processes are suspected (other properties fail there too); the
 //! order of requests in real time, which no protocol promises; waiting times.

@@ -3,9 +3,9 @@
 //! It reads the lines of a [`trace`](crate::trace), from the simulator or any other program that
 //! writes this format, and knows no protocol. It follows requests, grants with their slots and
 //! fences, releases, crashes and recoveries. A request that waits when its process crashes still
-//! waits after a recovery, unless the process starts a new incarnation; a grant ends with the crash.
-//! Safety is not checked between a transient fault and the event that the run has recovered from it.
-//! If k changes, the oracle uses the greatest k that a live process knows.
+//! waits after a recovery, unless the process starts a new incarnation; a grant ends with the
+//! crash. Safety is not checked between a transient fault and the event that the run has recovered
+//! from it. If k changes, the oracle uses the greatest k that a live process knows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufRead};
@@ -461,8 +461,8 @@ mod tests {
         assert_eq!(properties(&course(IN, &first)), [""; 0]);
     }
 
-    /// Several grants at once, weights, changes of k and a new incarnation: a correct history, and a
-    /// planted bug of each.
+    /// Several grants at once, weights, changes of k and a new incarnation: a correct history, and
+    /// a planted bug of each.
     #[test]
     fn numbered_slots() {
         let ask = |weight: u32| format!("\"acquire\",\"weight\":{weight}");

@@ -9,8 +9,9 @@
 //! [`EveryoneServed`](crate::EveryoneServed). A deadlock is visible at once; starvation only at the
 //! end of a run, where both coincide.
 //!
-//! Not checked: a livelock, which is never quiescent; slots that stay idle while fewer than k are in
-//! use; runs with more crashes than the protocol claims to tolerate, which the driver leaves out.
+//! Not checked: a livelock, which is never quiescent; slots that stay idle while fewer than k are
+//! in use; runs with more crashes than the protocol claims to tolerate, which the driver leaves
+//! out.
 
 use kgate_core::{NodeId, Time};
 

@@ -2,9 +2,9 @@
 //! process aggregates answers for others, and no process owes an update, except for slots that it
 //! still has.
 //!
-//! Source: `slots`, P5. A request ends when its grant is released, when it is withdrawn, or when its
-//! process crashes. A process owes updates about the slots it has; with cached slots it owes them
-//! until it returns the slots.
+//! Source: `slots`, P5. A request ends when its grant is released, when it is withdrawn, or when
+//! its process crashes. A process owes updates about the slots it has; with cached slots it owes
+//! them until it returns the slots.
 
 use kgate_core::{NodeId, Observation};
 

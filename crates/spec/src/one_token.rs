@@ -1,10 +1,11 @@
 //! One token per id: of each token there is one, in the newest epoch.
 //!
 //! A token is at the process that holds it, in use or not, or in transit. Each hand-over increases
-//! its version, so old copies are recognised: a retransmitted message may arrive after the token has
-//! moved on, and is rejected. For the newest epoch the checker requires: at most one process holds
-//! the token; a token in transit is not newer than the held one, and has the same version only if it
-//! is a copy sent to the holder; and the newest tokens in transit all go to the same process.
+//! its version, so old copies are recognised: a retransmitted message may arrive after the token
+//! has moved on, and is rejected. For the newest epoch the checker requires: at most one process
+//! holds the token; a token in transit is not newer than the held one, and has the same version
+//! only if it is a copy sent to the holder; and the newest tokens in transit all go to the same
+//! process.
 //!
 //! Source: Raymond 1989 (TOCS), section 3: "exactly one node holds the privilege"; tree-token-2019
 //! section V. R1 and R7 make two.

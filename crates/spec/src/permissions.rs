@@ -1,7 +1,7 @@
 //! Permissions: each counts once, and only for the request for which it was given.
 //!
-//! When p enters with the request of stamp s, all but k-1 of the other processes have permitted s by
-//! a message that has arrived, or are known to p to have crashed.
+//! When p enters with the request of stamp s, all but k-1 of the other processes have permitted s
+//! by a message that has arrived, or are known to p to have crashed.
 //!
 //! Source: the invariant of every permission-based algorithm: Ricart and Agrawala 1981, Raymond
 //! 1989, vcube-2018 Algorithm 7.1 lines 15-16, robust-2012 Algorithm 2 line 12, timer-free-2009
@@ -133,8 +133,8 @@ mod tests {
     }
 
     /// Planted bugs: too few permissions; one that counts twice; one for an earlier request (D2,
-    /// T2); one of a process that is known to have crashed, counted in addition to the crash (D4); a
-    /// crash that only another process knows of.
+    /// T2); one of a process that is known to have crashed, counted in addition to the crash (D4);
+    /// a crash that only another process knows of.
     #[test]
     fn catches_permissions_that_do_not_count() {
         let mut few = check(5);

@@ -21,8 +21,8 @@ impl SlotFences {
     /// The property's name.
     pub const NAME: &'static str = "one holder and increasing fences per slot";
 
-    /// `node` is granted `slot` under `fence`; `grant` identifies the grant where a process may have
-    /// several.
+    /// `node` is granted `slot` under `fence`; `grant` identifies the grant where a process may
+    /// have several.
     pub fn grant(
         &mut self,
         slot: u32,

@@ -4,9 +4,9 @@
 //! 7.4, Lemma 7.1) also holds for a gate that never grants, and for one that grants one slot at a
 //! time although there are k.
 //!
-//! Not checked: that k slots are in use whenever k are requested. A run with few requests is correct
-//! without using all k slots, so a driver reports this of a run but does not call it a violation.
-//! Over all schedules of the model checker it is one.
+//! Not checked: that k slots are in use whenever k are requested. A run with few requests is
+//! correct without using all k slots, so a driver reports this of a run but does not call it a
+//! violation. Over all schedules of the model checker it is one.
 
 use kgate_core::Time;
 

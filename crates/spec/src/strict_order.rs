@@ -1,10 +1,10 @@
 //! Strict order: with numbered slots, requests are decided in the order of their stamps, whatever
 //! their weights and k.
 //!
-//! Source: `slots`, by its Lemma 2 (`docs/internals/slots.md`). So a request for many slots is never
-//! overtaken by smaller ones behind it, and no request starves while holders release. A slot that is
-//! re-used at its process, handed over or cached, is outside the order; its fence shows that
-//! ([`Fence::count`]).
+//! Source: `slots`, by its Lemma 2 (`docs/internals/slots.md`). So a request for many slots is
+//! never overtaken by smaller ones behind it, and no request starves while holders release. A slot
+//! that is re-used at its process, handed over or cached, is outside the order; its fence shows
+//! that ([`Fence::count`]).
 
 use kgate_core::{Fence, NodeId, Stamp, Time};
 
@@ -43,8 +43,8 @@ impl StrictOrder {
 mod tests {
     use super::*;
 
-    /// Planted bug: a later request is decided first, for example because it has a smaller weight. A
-    /// re-used slot is outside the order.
+    /// Planted bug: a later request is decided first, for example because it has a smaller weight.
+    /// A re-used slot is outside the order.
     #[test]
     fn catches_an_overtaking_grant() {
         let wide = Stamp::in_view(kgate_core::ViewId(1), 7, NodeId(2));

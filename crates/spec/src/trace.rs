@@ -34,8 +34,8 @@ pub enum Event<'a> {
         /// The fence, if there is one; in hexadecimal, because JSON has no 128-bit numbers.
         #[serde(skip_serializing_if = "Option::is_none")]
         fence: Option<String>,
-        /// The clock of the request's stamp, where the protocol claims to serve requests in the order
-        /// of their stamps.
+        /// The clock of the request's stamp, where the protocol claims to serve requests in the
+        /// order of their stamps.
         #[serde(skip_serializing_if = "Option::is_none")]
         stamp: Option<u64>,
         /// The id of the grant, where a process may have several.

@@ -2,8 +2,8 @@
 //! [`diagram`](crate::diagram) draws it.
 //!
 //! Each view reads and writes event by event, so a trace may be larger than memory. Events before
-//! the [`Window`] are read too, because they determine which requests are waiting and which messages
-//! are in transit when it opens; reading ends where the window closes.
+//! the [`Window`] are read too, because they determine which requests are waiting and which
+//! messages are in transit when it opens; reading ends where the window closes.
 //!
 //! - `channels.rs`: matches deliveries with sends; `bars.rs`: the intervals in which processes wait
 //!   and hold slots;

@@ -1,8 +1,8 @@
 //! After k shrinks, no slot at or above k is granted again: a process that knows the new k grants
 //! and caches no slot beyond it.
 //!
-//! Source: `slots`, resizing. A grant with such a slot that exists when the process learns the new k
-//! stays valid until it is released.
+//! Source: `slots`, resizing. A grant with such a slot that exists when the process learns the new
+//! k stays valid until it is released.
 
 use kgate_core::{NodeId, Time};
 

@@ -10,14 +10,16 @@ use crate::sim::options::DownArg;
 use crate::slots::SlotArgs;
 
 pub(crate) const HELP: &str = "\
-The model checker tries every possible next event: a message arrives, a process requests, releases or crashes, a process learns of a
-crash (each at any time). Safety is checked in every state. Liveness is checked in quiescent states: a request that is waiting when
-nothing is in progress waits for ever. With --fair, infinite schedules are checked too: a schedule in which every event that stays
-possible happens eventually must not starve a process. The search stops at the first violation; an incomplete search says that it is
-not exhaustive.
+The model checker tries every possible next event: a message arrives, a process requests, releases
+or crashes, a process learns of a crash (each at any time). Safety is checked in every state.
+Liveness is checked in quiescent states: a request that is waiting when nothing is in progress
+waits for ever. With --fair, infinite schedules are checked too: a schedule in which every event
+that stays possible happens eventually must not starve a process. The search stops at the first
+violation; an incomplete search says that it is not exhaustive.
 
-The protocol stabilizing never becomes quiescent. It is explored in the state model instead: every configuration of the network,
-reachable or not, and every step of every daemon. Clients, crashes, channels and schedules do not exist there.
+The protocol stabilizing never becomes quiescent. It is explored in the state model instead: every
+configuration of the network, reachable or not, and every step of every daemon. Clients, crashes,
+channels and schedules do not exist there.
 
 Exit codes: 0 all properties hold; 1 a property is violated; 2 usage error.
 
@@ -34,7 +36,7 @@ Examples:
     kgate check --protocol stabilizing -n 3 -k 2 --graph path
   A published algorithm deadlocks without a fault:
     kgate check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest
-  A published algorithm grants three slots where k = 2: the shortest schedule, drawn (some 10 s, a million states):
+  A published algorithm grants three slots where k = 2; draw the shortest schedule (some 10 s):
     kgate check --protocol vcube -n 4 -k 2 --entries 2,1,1,0 --as-printed D2 \\
         --property at-most-k --shortest --diagram d2.svg";
 
@@ -44,10 +46,16 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "NAME", default_value = "raymond", env = "KGATE_OPT_PROTOCOL")]
     pub(crate) protocol: String,
     /// Number of processes
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=16), env = "KGATE_OPT_PROCESSES")]
+    #[arg(
+        short = 'n', long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(2..=16), env = "KGATE_OPT_PROCESSES",
+    )]
     pub(crate) processes: u32,
     /// Number of slots
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_K")]
+    #[arg(
+        short = 'k', long, value_name = "K", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_K",
+    )]
     pub(crate) k: u32,
     /// Number of requests per process; a list gives p0, p1, .., and its last number counts for
     /// all further ones
@@ -60,46 +68,74 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_ASK_INSIDE")]
     pub(crate) ask_inside: bool,
     /// Number of clients per process: so many may wait there at once (slots)
-    #[arg(long, value_name = "C", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8), env = "KGATE_OPT_CLIENTS")]
+    #[arg(
+        long, value_name = "C", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=8), env = "KGATE_OPT_CLIENTS",
+    )]
     pub(crate) clients: u32,
     /// Largest weight of a request: each request takes any number of slots up to it (slots)
-    #[arg(long, value_name = "H", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_WEIGHT_MAX")]
+    #[arg(
+        long, value_name = "H", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_WEIGHT_MAX",
+    )]
     pub(crate) weight_max: u32,
     /// Values that k takes, one after the other; each process learns of each at any time
     /// (slots)
     #[arg(
-        long, value_name = "K,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_RESIZE"
+        long, value_name = "K,..", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_RESIZE"
     )]
     pub(crate) resize: Vec<u32>,
     #[command(flatten)]
     pub(crate) slots: SlotArgs,
     /// Processes repeat requests to processes that have not answered whenever a timer expires
     /// (slots, with --expiries)
-    #[arg(long, value_parser = BoolishValueParser::new(), requires = "expiries", env = "KGATE_OPT_ASK_AGAIN")]
+    #[arg(
+        long, value_parser = BoolishValueParser::new(), requires = "expiries",
+        env = "KGATE_OPT_ASK_AGAIN",
+    )]
     pub(crate) ask_again: bool,
     /// Number of timer expiries in total [default: unlimited]. Liveness is not checked while a
     /// timer is running
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_EXPIRIES")]
+    #[arg(
+        long, value_name = "T", value_parser = clap::value_parser!(u32).range(..=100),
+        env = "KGATE_OPT_EXPIRIES",
+    )]
     pub(crate) expiries: Option<u32>,
     /// Number of processes that may crash permanently
-    #[arg(long, value_name = "F", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_CRASHES")]
+    #[arg(
+        long, value_name = "F", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_CRASHES",
+    )]
     pub(crate) crashes: u32,
     /// Number of crashes with recovery (tree-token: with its stable storage; slots: with empty
     /// memory)
-    #[arg(long, value_name = "R", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_RESTARTS")]
+    #[arg(
+        long, value_name = "R", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_RESTARTS",
+    )]
     pub(crate) restarts: u32,
     /// What happens to messages for a process that is down and will recover, with --restarts
     #[arg(long, value_enum, value_name = "HOW", default_value = "lost", env = "KGATE_OPT_DOWN")]
     pub(crate) down: DownArg,
     /// Number of requests that may be withdrawn
-    #[arg(long, value_name = "W", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_WITHDRAWALS")]
+    #[arg(
+        long, value_name = "W", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_WITHDRAWALS",
+    )]
     pub(crate) withdrawals: u32,
     /// Number of messages that may be lost. Liveness is not checked beyond the faults that the
     /// protocol claims to tolerate; the output says so
-    #[arg(long, value_name = "L", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_LOSS")]
+    #[arg(
+        long, value_name = "L", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_LOSS",
+    )]
     pub(crate) loss: u32,
     /// Number of messages that may be delivered twice
-    #[arg(long, value_name = "D", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_DUPLICATES")]
+    #[arg(
+        long, value_name = "D", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_DUPLICATES",
+    )]
     pub(crate) duplicates: u32,
     /// Whether the messages of a channel stay in order
     #[arg(
@@ -129,7 +165,8 @@ pub(crate) struct CheckArgs {
     /// Treat states as equal that differ only in the names of processes, for protocols that do
     /// not compare names (tree-token with k = 1); not with --fair or --shortest
     #[arg(
-        long, value_parser = BoolishValueParser::new(), conflicts_with_all = ["fair", "shortest"], env = "KGATE_OPT_SYMMETRY"
+        long, value_parser = BoolishValueParser::new(),
+        conflicts_with_all = ["fair", "shortest"], env = "KGATE_OPT_SYMMETRY"
     )]
     pub(crate) symmetry: bool,
     /// Check only this property, or several; a part of the name is enough, for example
@@ -146,7 +183,10 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "S", env = "KGATE_OPT_MAX_SECONDS")]
     pub(crate) max_seconds: Option<u64>,
     /// Stop when this many GiB of memory are in use
-    #[arg(long, value_name = "GIB", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1 << 20), env = "KGATE_OPT_MAX_MEMORY")]
+    #[arg(
+        long, value_name = "GIB", default_value_t = 16,
+        value_parser = clap::value_parser!(u64).range(1..=1 << 20), env = "KGATE_OPT_MAX_MEMORY",
+    )]
     pub(crate) max_memory: u64,
     /// Write the counterexample as a scenario for kgate scenario
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_SCENARIO")]
@@ -159,7 +199,8 @@ pub(crate) struct CheckArgs {
     #[arg(
         long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:3000",
         conflicts_with_all = [
-            "json", "fair", "shortest", "symmetry", "property", "scenario", "diagram", "max_states", "max_seconds"
+            "json", "fair", "shortest", "symmetry", "property", "scenario", "diagram",
+            "max_states", "max_seconds"
         ],
         env = "KGATE_OPT_EXPLORE"
     )]

@@ -12,15 +12,16 @@ use crate::parse;
 use crate::slots::SlotArgs;
 
 pub(crate) const HELP: &str = "\
-Times are in time units (t.u.), as in the papers; think of seconds. The defaults are the setting of vcube-2018, section 8:
-t_s = t_r = 0.1, t_t = 0.8, hold 0.0002, think 0.1, k = 3, 1000 t.u., three of sixteen processes request.
+Times are in time units (t.u.), as in the papers; think of seconds. The defaults are the setting
+of vcube-2018, section 8: t_s = t_r = 0.1, t_t = 0.8, hold 0.0002, think 0.1, k = 3, 1000 t.u.,
+three of sixteen processes request.
 
-All randomness comes from --seed: the same command line gives the same run and the same hash, with either engine. After the
-measured time no process issues a new request. The run continues until every request is answered or nothing can change, so
-a deadlock is found instead of waited for.
+All randomness comes from --seed: the same command line gives the same run and the same hash, with
+either engine. After the measured time no process issues a new request. The run continues until
+every request is answered or nothing can change, so a deadlock is found instead of waited for.
 
-Exit codes: 0 all properties hold; 1 a property is violated, and the command that replays the run is printed; 2 usage error;
-125 internal error, for example a full disk.
+Exit codes: 0 all properties hold; 1 a property is violated, and the command that replays the run
+is printed; 2 usage error; 125 internal error, for example a full disk.
 
 Examples:
   Three of sixteen processes share three slots:
@@ -66,7 +67,10 @@ pub(crate) struct SimArgs {
     #[arg(long, default_value = "low", value_parser = parse::load, env = "KGATE_OPT_LOAD")]
     pub(crate) load: Requesters,
     /// How long a granted slot is held
-    #[arg(long, value_name = "T", default_value = "0.0002", value_parser = parse::span, env = "KGATE_OPT_HOLD")]
+    #[arg(
+        long, value_name = "T", default_value = "0.0002", value_parser = parse::span,
+        env = "KGATE_OPT_HOLD",
+    )]
     pub(crate) hold: Span,
     /// Pause between a release and the next request of a process; `gaussian=MEAN,DEVIATION`
     /// draws it at random [default: 0.1]
@@ -75,34 +79,51 @@ pub(crate) struct SimArgs {
     /// Replaces --think: a Gaussian pause with mean R x hold and a quarter of that as deviation
     /// (timer-free-2009)
     #[arg(
-        long, value_name = "R", value_parser = parse::rho, conflicts_with = "think", env = "KGATE_OPT_RHO"
+        long, value_name = "R", value_parser = parse::rho, conflicts_with = "think",
+        env = "KGATE_OPT_RHO"
     )]
     pub(crate) rho: Option<f64>,
     /// Time of the first request of each process
-    #[arg(long, value_name = "T", default_value = "0", value_parser = parse::span, env = "KGATE_OPT_FIRST_REQUEST")]
+    #[arg(
+        long, value_name = "T", default_value = "0", value_parser = parse::span,
+        env = "KGATE_OPT_FIRST_REQUEST",
+    )]
     pub(crate) first_request: Span,
     /// Number of requests per process [default: unlimited until the run ends]
-    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_ENTRIES")]
+    #[arg(
+        long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..),
+        env = "KGATE_OPT_ENTRIES",
+    )]
     pub(crate) entries: Option<u32>,
     /// Each process requests again while it holds a slot, halfway through (tree-token, slots)
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_ASK_INSIDE")]
     pub(crate) ask_inside: bool,
     /// Number of clients per process; each requests independently (slots)
-    #[arg(long, value_name = "C", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000), env = "KGATE_OPT_CLIENTS")]
+    #[arg(
+        long, value_name = "C", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000), env = "KGATE_OPT_CLIENTS",
+    )]
     pub(crate) clients: u32,
     /// Largest weight: each request takes between 1 and H slots, drawn at random (slots)
-    #[arg(long, value_name = "H", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_WEIGHT_MAX")]
+    #[arg(
+        long, value_name = "H", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_WEIGHT_MAX",
+    )]
     pub(crate) weight_max: u32,
     /// Probability that a waiting client withdraws its request, for example 0.1 (slots)
     #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_WITHDRAW")]
     pub(crate) withdraw: Chance,
     /// Longest time such a client waits before it withdraws; needs --withdraw
-    #[arg(long, value_name = "T", default_value = "10", value_parser = parse::span, env = "KGATE_OPT_PATIENCE")]
+    #[arg(
+        long, value_name = "T", default_value = "10", value_parser = parse::span,
+        env = "KGATE_OPT_PATIENCE",
+    )]
     pub(crate) patience: Span,
     /// Changes of k as k@time, for example 2@300,6@600; each process learns of a change within
     /// the notification delay (slots)
     #[arg(
-        long, value_name = "K@T,..", value_delimiter = ',', value_parser = parse::resize, env = "KGATE_OPT_RESIZE"
+        long, value_name = "K@T,..", value_delimiter = ',', value_parser = parse::resize,
+        env = "KGATE_OPT_RESIZE"
     )]
     pub(crate) resize: Vec<(Span, u32)>,
     #[command(flatten)]
@@ -112,7 +133,10 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "T", value_parser = parse::refresh, env = "KGATE_OPT_ASK_AGAIN")]
     pub(crate) ask_again: Option<Span>,
     /// Time to send a message (t_s)
-    #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span, env = "KGATE_OPT_SEND")]
+    #[arg(
+        long, value_name = "T", default_value = "0.1", value_parser = parse::span,
+        env = "KGATE_OPT_SEND",
+    )]
     pub(crate) send: Span,
     /// Time a message spends in the network (t_t) [default: 0.8]
     #[arg(long, value_name = "T", value_parser = parse::span, env = "KGATE_OPT_TRANSMIT")]
@@ -122,7 +146,10 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "SHAPE", value_parser = parse::latency, env = "KGATE_OPT_LATENCY")]
     pub(crate) latency: Option<Latency>,
     /// Time to receive a message (t_r)
-    #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span, env = "KGATE_OPT_RECEIVE")]
+    #[arg(
+        long, value_name = "T", default_value = "0.1", value_parser = parse::span,
+        env = "KGATE_OPT_RECEIVE",
+    )]
     pub(crate) receive: Span,
     /// Whether sends of a process wait for each other
     #[arg(
@@ -148,11 +175,17 @@ pub(crate) struct SimArgs {
     pub(crate) fifo: bool,
     /// Measured time; requests that are waiting when it ends are still served, checked and
     /// traced, but not counted
-    #[arg(long, value_name = "T", default_value = "1000", value_parser = parse::span, env = "KGATE_OPT_DURATION")]
+    #[arg(
+        long, value_name = "T", default_value = "1000", value_parser = parse::span,
+        env = "KGATE_OPT_DURATION",
+    )]
     pub(crate) duration: Span,
     /// Check but do not measure until this time, so that the measurement starts in a steady
     /// state
-    #[arg(long, value_name = "T", default_value = "0", value_parser = parse::span, env = "KGATE_OPT_WARMUP")]
+    #[arg(
+        long, value_name = "T", default_value = "0", value_parser = parse::span,
+        env = "KGATE_OPT_WARMUP",
+    )]
     pub(crate) warmup: Span,
     /// Seed of all randomness, decimal or 0x..
     #[arg(long, default_value = "1", value_parser = parse::seed, env = "KGATE_OPT_SEED")]
@@ -161,7 +194,8 @@ pub(crate) struct SimArgs {
     /// recovery (tree-token: with its stable storage; slots: with empty memory). A process that
     /// is down when the measured time ends recovers then
     #[arg(
-        long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::crash, env = "KGATE_OPT_CRASH"
+        long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::crash,
+        env = "KGATE_OPT_CRASH"
     )]
     pub(crate) crash: Vec<kgate_sim::Crash>,
     /// Number of additional permanent crashes at random times; unless --load is high, only
@@ -170,12 +204,16 @@ pub(crate) struct SimArgs {
     pub(crate) random_crashes: u32,
     /// Number of crashes with recovery at random times, of any process (tree-token, slots)
     #[arg(
-        long, value_name = "R", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000),
+        long, value_name = "R", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(..=1_000_000),
         env = "KGATE_OPT_RANDOM_RECOVERIES"
     )]
     pub(crate) random_recoveries: u32,
     /// Longest downtime of a crash from --random-recoveries
-    #[arg(long, value_name = "T", default_value = "10", value_parser = parse::span, env = "KGATE_OPT_DOWN_FOR")]
+    #[arg(
+        long, value_name = "T", default_value = "10", value_parser = parse::span,
+        env = "KGATE_OPT_DOWN_FOR",
+    )]
     pub(crate) down_for: Span,
     /// What happens to messages for a process that is down and will recover
     #[arg(long, value_enum, value_name = "HOW", default_value = "lost", env = "KGATE_OPT_DOWN")]
@@ -236,23 +274,29 @@ pub(crate) struct SimArgs {
     /// Transient faults: processes whose memory becomes arbitrary, as process@time, in the
     /// state model process@round (stabilizing)
     #[arg(
-        long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::strike, env = "KGATE_OPT_CORRUPT"
+        long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::strike,
+        env = "KGATE_OPT_CORRUPT"
     )]
     pub(crate) corrupt: Vec<(NodeId, Span)>,
     /// Largest number of forged messages that a transient fault puts into each channel to the
     /// process it hits
     #[arg(
-        long, value_name = "C", default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=1000),
+        long, value_name = "C", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(..=1000),
         env = "KGATE_OPT_FORGED"
     )]
     pub(crate) forged: u32,
     /// How processes learn of crashes: the protocol's `own` detector, or `oracle=T` = every
     /// process knows within T
-    #[arg(long, value_name = "WHICH", default_value = "own", value_parser = parse::detector, env = "KGATE_OPT_DETECTOR")]
+    #[arg(
+        long, value_name = "WHICH", default_value = "own", value_parser = parse::detector,
+        env = "KGATE_OPT_DETECTOR",
+    )]
     pub(crate) detector: Detector,
     /// Interval between the tests of the detector
     #[arg(
-        long, value_name = "T", default_value = "10", value_parser = parse::span, env = "KGATE_OPT_DETECT_INTERVAL"
+        long, value_name = "T", default_value = "10", value_parser = parse::span,
+        env = "KGATE_OPT_DETECT_INTERVAL"
     )]
     pub(crate) detect_interval: Span,
     /// How long the detector waits for an answer [default: twice the longest delay, at least 4]
@@ -267,7 +311,8 @@ pub(crate) struct SimArgs {
     pub(crate) engine: EngineArg,
     /// Number of runs, with consecutive seeds from --seed on
     #[arg(
-        long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
+        long, value_name = "R", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..),
         env = "KGATE_OPT_RUNS"
     )]
     pub(crate) runs: u32,

@@ -106,7 +106,8 @@ pub fn count(experiment: &Experiment, quick: bool) -> usize {
 }
 
 impl Taken {
-    /// Parses the values of `--set`: `FLAG=VALUE`, with or without dashes; n is short for processes.
+    /// Parses the values of `--set`: `FLAG=VALUE`, with or without dashes; n is short for
+    /// processes.
     pub fn from_words(quick: bool, words: &[String]) -> Result<Self, ExperimentError> {
         let mut taken = Self { quick, ..Self::default() };
         for word in words {

@@ -3,8 +3,8 @@
 /// Number of equal lines shown around a difference.
 const AROUND: usize = 3;
 
-/// The lines that differ, `-` for expected and `+` for actual lines, with some context; empty if the
-/// texts are equal.
+/// The lines that differ, `-` for expected and `+` for actual lines, with some context; empty if
+/// the texts are equal.
 pub fn between(expected: &str, actual: &str) -> Vec<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), actual.lines().collect());
     if old == new {

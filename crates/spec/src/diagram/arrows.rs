@@ -22,7 +22,8 @@ impl SvgWriter<'_> {
         if self.scale.is_even() {
             return self.cut(start, end);
         }
-        // An arrow that passes other lines bends a little, so that it does not cover arrows to them.
+        // An arrow that passes other lines bends a little, so that it does not cover arrows to
+        // them.
         let passed = ((self.line(message.from) - self.line(message.to)).abs() - 1.0).max(0.0);
         let bend =
             (part(start.0, end.0, 0.5) + (18.0 * passed).min(48.0), part(start.1, end.1, 0.5));

@@ -170,8 +170,8 @@ impl<'a> SvgWriter<'a> {
         }
     }
 
-    /// Draws the lines of the processes, solid while they are up and dashed while they are down, and
-    /// the time axis above.
+    /// Draws the lines of the processes, solid while they are up and dashed while they are down,
+    /// and the time axis above.
     fn lines(&mut self) {
         let (left, right) = (LEFT, self.right());
         for time in self.scale.ticks() {

@@ -61,8 +61,8 @@ fn deliveries_match_sends() {
     assert_eq!(ways, [(1, End::Arrived(Time(5))), (2, End::Lost(Time(9))), (1, End::Open)]);
 }
 
-/// Waiting ends with the grant, holding with the release, both with a crash; a waiting request waits
-/// again after the recovery. Open bars reach to the edge.
+/// Waiting ends with the grant, holding with the release, both with a crash; a waiting request
+/// waits again after the recovery. Open bars reach to the edge.
 #[test]
 fn bars_and_marks() {
     let granted = || Event::Granted { slots: vec![], fence: None, grant: None };
@@ -99,7 +99,8 @@ fn bars_and_marks() {
     ]));
 }
 
-/// The file is complete, has its title, escapes markup, and explains exactly the signs that it uses.
+/// The file is complete, has its title, escapes markup, and explains exactly the signs that it
+/// uses.
 #[test]
 fn the_file_is_self_contained() {
     let wrong = Event::Violated { property: "p".into(), nodes: vec![], text: "a & b".into() };
@@ -205,7 +206,8 @@ fn a_window_has_exactly_its_events() {
         (20, 20 + 1, 20 + 1),
         "one bar of each is the legend's"
     );
-    // Sent at 5, 6, 7 and 8; the first is in transit when the window opens, the last when it closes.
+    // Sent at 5, 6, 7 and 8; the first is in transit when the window opens, the last when it
+    // closes.
     let part = picture(&record, "5.1..8.1", "").expect("it fits");
     assert_eq!((count(&part, "class=\"message\""), count(&part, &inside)), (4, 3 + 1));
     assert!(

@@ -111,8 +111,9 @@ impl Out<'_> {
         self.put("X", bar.node, track, from, &format!("\"dur\":{length},\"name\":\"{name}\""))
     }
 
-    /// A message is a short slice at either end, because arrows end only at slices; all other events
-    /// are instants. The arrow is written at the delivery, with both ends, if both are in view.
+    /// A message is a short slice at either end, because arrows end only at slices; all other
+    /// events are instants. The arrow is written at the delivery, with both ends, if both are in
+    /// view.
     fn event(
         &mut self,
         record: &Record,

@@ -65,7 +65,8 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Processes an event, which counts if it is in view; returns the clock of its process after it.
+    /// Processes an event, which counts if it is in view; returns the clock of its process after
+    /// it.
     pub(super) fn see(&mut self, record: &Record, nodes: u32, counts: bool) -> &Clock {
         let clock = self.clocks.entry(record.node).or_default();
         if counts {

@@ -82,9 +82,9 @@ fn compare(
             (relation(check, left.mean, right.mean), numbers(check, left, right))
         }
         (left, right) => {
-            let told =
+            let text =
                 |side: &Result<Mean, String>| side.as_ref().map_or_else(Clone::clone, shown_mean);
-            (false, format!("{} against {}", told(left), told(right)))
+            (false, format!("{} against {}", text(left), text(right)))
         }
     };
     // A cell whose two metrics are compared stands here once.

@@ -135,7 +135,7 @@ fn place(check: &Check, curve: &Curve<'_>, at: String) -> Place {
     let numbers = if curve.points.is_empty() {
         String::new()
     } else {
-        format!("{absent}{}", told(&curve.points))
+        format!("{absent}{}", list(&curve.points))
     };
     Place {
         at,
@@ -177,15 +177,15 @@ fn shape(check: &Check, points: &[Point]) -> bool {
 }
 
 /// A short curve as it is; of a long one its ends and its extremes.
-fn told(points: &[Point]) -> String {
+fn list(points: &[Point]) -> String {
     const SHORT: usize = 8;
     let by = |a: &&Point, b: &&Point| a.y.total_cmp(&b.y);
-    let told = |point: &Point| format!("{} at {}", shown(point.y), point.label);
+    let text = |point: &Point| format!("{} at {}", shown(point.y), point.label);
     if points.len() <= SHORT {
-        return points.iter().map(told).collect::<Vec<_>>().join(", ");
+        return points.iter().map(text).collect::<Vec<_>>().join(", ");
     }
     let ends = [&points[0], &points[points.len() - 1]];
     let (least, most) = (points.iter().min_by(by), points.iter().max_by(by));
     let (Some(least), Some(most)) = (least, most) else { return String::new() };
-    format!("{} .. {}, least {}, most {}", told(ends[0]), told(ends[1]), told(least), told(most))
+    format!("{} .. {}, least {}, most {}", text(ends[0]), text(ends[1]), text(least), text(most))
 }

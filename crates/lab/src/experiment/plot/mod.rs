@@ -132,10 +132,10 @@ pub fn draw(plot: &Plot, cells: &[Cell]) -> Result<Drawing, String> {
     } else if figure.left_out.is_empty() {
         None
     } else {
-        let told = figure.left_out.iter().map(|(name, points)| format!("{points} of {name}"));
-        let told = told.collect::<Vec<_>>().join(", ");
+        let text = figure.left_out.iter().map(|(name, points)| format!("{points} of {name}"));
+        let text = text.collect::<Vec<_>>().join(", ");
         Some(format!(
-            "Zero has no place on a logarithmic axis, so some points are not drawn: {told}."
+            "Zero has no place on a logarithmic axis, so some points are not drawn: {text}."
         ))
     };
     Ok(Drawing { svg: described(&svg, plot, &figure, size), note })

@@ -69,7 +69,7 @@ fn nothing_is_mixed() {
 
 /// Zeros have no place on a logarithmic axis: it says so. A plot without runs says so too.
 #[test]
-fn what_cannot_be_drawn_is_told() {
+fn points_that_cannot_be_drawn_are_noted() {
     let mut zero = plot("x = 'processes'\nseries = 'protocol'\nlog_y = true");
     zero.y = "none".into();
     let note = draw(&zero, &sizes()).unwrap().note.unwrap();

@@ -170,11 +170,11 @@ fn facts(to: &mut String, verdicts: &[Verdict], details: bool) {
             let _ = write!(to, "<p class=\"dim\">{}</p>", escape(remark));
         }
         if details && !verdict.places.is_empty() {
-            let told = match verdict.places.len() {
+            let text = match verdict.places.len() {
                 1 => "with its commands".to_owned(),
                 some => format!("all {some} places, with their commands"),
             };
-            let _ = write!(to, "<details><summary>{told}</summary>");
+            let _ = write!(to, "<details><summary>{text}</summary>");
             for place in &verdict.places {
                 let holds = if place.holds { "holds" } else { "does not hold" };
                 let at = if place.at.is_empty() { "here" } else { &place.at };
