@@ -73,7 +73,7 @@ p1 {"p0":2,"p1":2} 0.9
 p0 {"p0":3,"p1":2} 1.8
 <- p1  reply
 p0 {"p0":4,"p1":2} 12.000000001
-holds p2 for crashed
+suspects p2
 p0 {"p0":5,"p1":2} 12.000000001
 acquires slot 0, fence 0x3
 p0 {"p0":6,"p1":2} 13
@@ -204,25 +204,25 @@ fn clocks_are_right(seed: u64, planted: bool) -> bool {
     true
 }
 
-/// Event cannot be read is refused with its line, in every view; up to the end of the window only.
+/// A malformed line is rejected with its number in every view, up to the end of the window.
 #[test]
 fn a_broken_line_is_named() {
     let broken = TRACE.replace("\"event\":\"release\"", "\"even");
     for show in [text as Show, shiviz, perfetto] {
         let error = seen(show, &broken, &View::default()).expect_err("broken");
-        assert!(error.to_string().starts_with("line 12 is no event"), "{error}");
+        assert!(error.to_string().starts_with("line 12 is not an event"), "{error}");
         seen(show, &broken, &view("0..5", "0..2")).expect("the window closes before it");
-        let error = seen(show, TRACE, &view("0..", "3..9")).expect_err("nobody there");
+        let error = seen(show, TRACE, &view("0..", "3..9")).expect_err("no such process");
         assert!(error.to_string().contains("0..2"), "{error}");
     }
-    let stranger = TRACE.replace("\"whom\":2", "\"whom\":7");
+    let unknown = TRACE.replace("\"whom\":2", "\"whom\":7");
     assert!(matches!(
-        seen(text, &stranger, &View::default()),
+        seen(text, &unknown, &View::default()),
         Err(ViewError::Trace(TraceError::UnknownNode(10, ..)))
     ));
 }
 
-/// Windows and processes as they are typed, and what is none.
+/// Windows and processes are parsed as they are typed; malformed ones are rejected.
 #[test]
 fn what_is_typed() {
     let unit = |units: u64| Time(units * 1_000_000_000);

@@ -72,7 +72,7 @@ fn a_changed_protocol_is_noticed() {
         .to_string();
     assert!(
         error.starts_with(
-            "low, processes = 8, protocol = vcube, seed 2: made again, it is another run"
+            "low, processes = 8, protocol = vcube, seed 2: the run differs from the one in"
         ),
         "{error}"
     );
