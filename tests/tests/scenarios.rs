@@ -155,11 +155,14 @@ fn impossible_scenarios_are_rejected() {
         text(rejected("vcube/d1.txt", "as-printed D1", "as-printed D6"))
             .contains("not a published defect of vcube")
     );
-    assert!(text(rejected("vcube/d1.txt", "k 1", "k 2")).contains("nothing is excluded"));
+    assert!(text(rejected("vcube/d1.txt", "\nk 1", "\nk 2")).contains("nothing is excluded"));
     assert!(
-        text(rejected("vcube/d1.txt", "k 1", "k 1\ntolerate 1")).contains("leave out `tolerate`")
+        text(rejected("vcube/d1.txt", "\nk 1", "\nk 1\ntolerate 1"))
+            .contains("leave out `tolerate`")
     );
-    assert!(text(rejected("vcube/d1.txt", "k 1", "k 1\ngraph path")).contains("leave out `graph`"));
+    assert!(
+        text(rejected("vcube/d1.txt", "\nk 1", "\nk 1\ngraph path")).contains("leave out `graph`")
+    );
     assert!(
         text(rejected("tree-token/r1.txt", "graph path", "graph 0-x"))
             .contains("write edges such as")
