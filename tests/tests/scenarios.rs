@@ -170,10 +170,10 @@ fn impossible_scenarios_are_rejected() {
     let state = |state: &str| {
         text(rejected("stabilizing/c1.txt", "as-printed", &format!("state {state}\nas-printed")))
     };
-    assert!(state("p1 T=R S=- P=- L=1").contains("is no state of p1"));
+    assert!(state("p1 T=R S=- P=- L=1").contains("is not a state of p1"));
     assert!(state("p4 T=C S=- P=- L=1").contains("p4 does not exist"));
     let moves = text(rejected("stabilizing/c1.txt", "\nall move\n", "\np2 moves\n"));
-    assert!(moves.contains("p2 cannot do that") && moves.contains("p0(a1) moves"), "{moves}");
+    assert!(moves.contains("p2 is not enabled") && moves.contains("p0(a1) moves"), "{moves}");
 }
 
 /// Each scenario is in the directory of its protocol.
