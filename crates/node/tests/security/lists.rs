@@ -242,7 +242,7 @@ async fn too_fast() {
     in_time("a release", held.release()).await.unwrap();
 }
 
-/// A message that is too long is not read: its stream ends with the reason.
+/// A message over the limit is not read: its stream ends with the reason.
 #[tokio::test]
 async fn too_long() {
     let folder = Folder::new();
@@ -250,7 +250,7 @@ async fn too_long() {
     let client = Client::connect(&node.api()[0]).await.unwrap();
     let asked = in_time("an answer", client.gate("g".repeat(100_000)).acquire()).await;
     let text = asked.unwrap_err().to_string();
-    assert!(text.contains("more than 1024 bytes"), "{text}");
+    assert!(text.contains("at most 1024 bytes"), "{text}");
     let metrics = metrics(&node).await;
     assert!(count(&metrics, "size") >= 1, "{metrics}");
 }
