@@ -175,7 +175,7 @@ fn a_pending_resize_is_not_quiet() {
     let schedule =
         found.properties[0].counterexample.as_ref().expect("the toy does not reconsider requests");
     let resizes =
-        schedule.iter().filter(|entry| entry.step.to_string().contains("sets k to 4")).count();
+        schedule.iter().filter(|entry| entry.step.to_string().contains("learns that k is 4")).count();
     assert_eq!(resizes, 2);
 }
 
