@@ -1,4 +1,5 @@
-//! Twenty jobs share three slots: each job learns its slot, as it would learn its GPU. `cargo run -p kgate-node --example worker_pool -- [NODE]`
+//! Twenty jobs share three slots: each job learns its slot, as it would learn its GPU. `cargo run
+//! -p kgate-node --example worker_pool -- [NODE]`
 
 use std::time::Duration;
 

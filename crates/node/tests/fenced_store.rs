@@ -43,8 +43,8 @@ fn shown(permit: &Permit) -> String {
     format!("kgate-gate: {}\r\nkgate-slots: {slots}\r\nkgate-fence: {fence}\r\n", permit.gate())
 }
 
-/// A client that still writes after its slot went to another one is refused, also by a store that was
-/// restarted in between; nothing is changed by it.
+/// A client that still writes after its slot went to another one is refused, also by a store that
+/// was restarted in between; nothing is changed by it.
 #[tokio::test]
 async fn a_late_holder_is_refused() {
     let folder = std::env::temp_dir().join(format!("kgate-fenced-{}", std::process::id()));

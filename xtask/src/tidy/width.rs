@@ -61,7 +61,12 @@ impl Kind {
             *fenced = !*fenced;
             return Self::Other;
         }
-        if *fenced || text.is_empty() || text.starts_with(['|', '#', '>', '<']) {
+        let is_link_definition = text.starts_with('[') && text.contains("]: ");
+        if *fenced
+            || text.is_empty()
+            || is_link_definition
+            || text.starts_with(['|', '#', '>', '<'])
+        {
             return Self::Other;
         }
         if is_item(text) { Self::Item } else { Self::Text }

@@ -174,8 +174,10 @@ fn a_pending_resize_is_not_quiet() {
     let found = explore_model(model, SearchOrder::Breadth);
     let schedule =
         found.properties[0].counterexample.as_ref().expect("the toy does not reconsider requests");
-    let resizes =
-        schedule.iter().filter(|entry| entry.step.to_string().contains("learns that k is 4")).count();
+    let resizes = schedule
+        .iter()
+        .filter(|entry| entry.step.to_string().contains("learns that k is 4"))
+        .count();
     assert_eq!(resizes, 2);
 }
 

@@ -1,7 +1,8 @@
-//! Access control of the API: identifies the client of each request, and checks its rights and quotas.
+//! Access control of the API: identifies the client of each request, and checks its rights and
+//! quotas.
 //!
-//! Every request passes [`identify`]; gRPC and HTTP then check the right for each gate. Each refusal
-//! has a reason and is counted.
+//! Every request passes [`identify`]; gRPC and HTTP then check the right for each gate. Each
+//! refusal has a reason and is counted.
 
 use std::io;
 use std::sync::Arc;
@@ -161,7 +162,8 @@ impl AccessControl {
         self.accounts.reserve(now(), who, kind).map_err(|exceeded| self.over_quota(who, &exceeded))
     }
 
-    /// The error for a message that could not be read because it was too long; none for other causes.
+    /// The error for a message that could not be read because it was too long; none for other
+    /// causes.
     pub(super) fn too_long(&self, status: &Status) -> Option<ApiError> {
         let max = self.message_bytes();
         let text = || {

@@ -225,7 +225,8 @@ impl Policy {
         self.0.iter().any(|rule| matches!(rule.subject, Subject::Token(_) | Subject::Anyone))
     }
 
-    /// The identity of a token. All hashes are compared completely, so that the time reveals nothing.
+    /// The identity of a token. All hashes are compared completely, so that the time reveals
+    /// nothing.
     pub fn bearer(&self, token: &str) -> Option<Identity> {
         let shown = digest(&SHA256, token.as_bytes());
         let mut known = None;

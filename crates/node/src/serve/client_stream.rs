@@ -1,5 +1,5 @@
-//! Access control for one stream of a client: each message is checked before it reaches the core, and
-//! sessions and waiting requests are counted.
+//! Access control for one stream of a client: each message is checked before it reaches the core,
+//! and sessions and waiting requests are counted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,9 +39,9 @@ impl ClientStream {
         }))
     }
 
-    /// Checks a message of the client. Only messages that use resources are refused; the error names
-    /// the request. With an `[[allow]]` list, the identity of the client replaces the user name that
-    /// the client claims.
+    /// Checks a message of the client. Only messages that use resources are refused; the error
+    /// names the request. With an `[[allow]]` list, the identity of the client replaces the user
+    /// name that the client claims.
     pub(super) fn admit(&self, message: &mut ClientMessage) -> Result<(), (u64, ApiError)> {
         match message {
             ClientMessage::Hello { process, .. } => self.set_user(process),

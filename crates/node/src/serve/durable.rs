@@ -1,4 +1,5 @@
-//! Durable permits over HTTP, for scripts with curl: no stream and no session is needed to keep them.
+//! Durable permits over HTTP, for scripts with curl: no stream and no session is needed to keep
+//! them.
 //!
 //! ```text
 //! POST   /v1/gates/NAME/permits?ttl_ms=600000&k=&weight=&no_wait=&timeout_ms=

@@ -225,8 +225,8 @@ async fn hold(
     streamed(stream)
 }
 
-/// Each chunk of the request body renews the session; the line `release` ends it. The end of the body
-/// does not: then the session expires.
+/// Each chunk of the request body renews the session; the line `release` ends it. The end of the
+/// body does not: then the session expires.
 async fn renew(
     core: CoreHandle,
     client_stream: Arc<ClientStream>,

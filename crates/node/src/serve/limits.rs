@@ -10,8 +10,8 @@
 //! message_bytes = 65_536          # maximum size of a message
 //! ```
 //!
-//! Only messages that ask for more resources are refused; renewals and releases never are, so that a
-//! client can always keep or release what it holds. This module reads no clock: callers pass the
+//! Only messages that ask for more resources are refused; renewals and releases never are, so that
+//! a client can always keep or release what it holds. This module reads no clock: callers pass the
 //! time.
 
 use std::collections::BTreeMap;
@@ -218,8 +218,8 @@ mod tests {
         Identity::Anonymous([10, 0, 0, last].into())
     }
 
-    /// A full bucket gives its burst at once and then one token per interval; unused tokens add up to
-    /// one burst and no more.
+    /// A full bucket gives its burst at once and then one token per interval; unused tokens add up
+    /// to one burst and no more.
     #[test]
     fn a_bucket_refills_to_one_burst() {
         let mut bucket = Bucket::default();

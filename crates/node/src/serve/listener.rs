@@ -1,7 +1,7 @@
 //! Accepts the connections of clients: TCP, TLS and Unix sockets, with gRPC and HTTP on each.
 //!
-//! Unidentified connections are bounded: at most [`HANDSHAKES_MAX`] are in their handshake, one more
-//! closes the oldest, and a handshake takes at most
+//! Unidentified connections are bounded: at most [`HANDSHAKES_MAX`] are in their handshake, one
+//! more closes the oldest, and a handshake takes at most
 //! [`HANDSHAKE_TIMEOUT`](super::handshake::HANDSHAKE_TIMEOUT). Only identified connections count
 //! towards `connections_max`.
 
@@ -56,8 +56,8 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Listens at `HOST:PORT`, `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`. A Unix socket
-    /// that a former node left behind is replaced; one in use is an error.
+    /// Listens at `HOST:PORT`, `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`. A Unix
+    /// socket that a former node left behind is replaced; one in use is an error.
     pub(crate) async fn open(
         address: &str,
         config: &Config,

@@ -2,8 +2,8 @@
 
 use crate::cluster::Cluster;
 
-/// An unknown path is 404 with a list of the known ones, never an empty success; and each path of the
-/// list exists. A wrong method is 405.
+/// An unknown path is 404 with a list of the known ones, never an empty success; and each path of
+/// the list exists. A wrong method is 405.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_paths() {
     let cluster = Cluster::start(1, "").await;

@@ -10,7 +10,8 @@ use crate::fixture::{Authority, Folder, client, connect, count, get, in_time, no
 /// So long a handshake may take.
 const TIME: Duration = Duration::from_secs(5);
 
-/// A handshake that stalls is cut; far more of them than the limit of handshakes keep no client out.
+/// A handshake that stalls is cut; far more of them than the limit of handshakes keep no client
+/// out.
 #[tokio::test]
 async fn stalled_handshakes() {
     let (folder, ca) = (Folder::new(), Authority::new("a"));

@@ -3,10 +3,10 @@
 //! Messages arrive in any order. Processes crash and come back, neighbours too; what was sent to
 //! them meanwhile is lost or kept, and what they had not really sent yet is lost. Some are lost for
 //! good, which all others are told in one order, each at its own time. Clients come and go. After
-//! every step: at most k slots in use, no slot twice, every token at most once, fences grow. Then all
-//! that is not lost comes back, all are told, all is delivered: within a bounded number of messages
-//! it is quiet, the books of neighbours agree, and every client that waits is served, with k-1 that
-//! stay inside for ever.
+//! every step: at most k slots in use, no slot twice, every token at most once, fences grow. Then
+//! all that is not lost comes back, all are told, all is delivered: within a bounded number of
+//! messages it is quiet, the books of neighbours agree, and every client that waits is served, with
+//! k-1 that stay inside for ever.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
