@@ -16,14 +16,14 @@ use crate::{Failure, Outcome};
 #[derive(Debug, Args)]
 pub(crate) struct EvictArgs {
     /// The node, by id or name
-    #[arg(value_name = "NODE")]
+    #[arg(id = "evicted", value_name = "NODE")]
     node: Option<String>,
     /// Instead of a node: a durable permit, by id
-    #[arg(long, value_name = "ID", env = "KGATE_OPT_PERMIT", conflicts_with = "node")]
+    #[arg(long, value_name = "ID", env = "KGATE_OPT_PERMIT", conflicts_with = "evicted")]
     permit: Option<u64>,
     /// Instead of a node: the durable permit of this gate
     #[arg(
-        long, value_name = "NAME", env = "KGATE_OPT_GATE", conflicts_with_all = ["node", "permit"]
+        long, value_name = "NAME", env = "KGATE_OPT_GATE", conflicts_with_all = ["evicted", "permit"]
     )]
     gate: Option<String>,
     /// With --gate, if it has several durable permits: the one with this slot

@@ -65,7 +65,7 @@ enum MembersCommand {
 #[derive(Debug, Args)]
 struct OneNode {
     /// The node, by id or name
-    #[arg(value_name = "NODE")]
+    #[arg(id = "member", value_name = "NODE")]
     node: String,
     #[command(flatten)]
     target: TargetArgs,

@@ -118,6 +118,6 @@ fn a_node() {
     });
     // Awake again, it hears that the others have gone on without it, and stops.
     cluster.nodes[0].as_ref().unwrap().send(Signal::CONT);
-    until("it says so", || cluster.log(0).contains("holds this node, 0, for crashed"));
+    until("it says so", || cluster.log(0).contains("has declared this node, 0, dead"));
     book.check(1);
 }

@@ -148,7 +148,7 @@ fn operators() {
     let endless = scene.acquire(2, &["--policy", "hold"]);
     assert_eq!(endless["ttl"], Value::Null);
     let (_, table, _) = scene.at(2, &["status", "job"]);
-    assert!(table.contains("no end"), "{table}");
+    assert!(table.contains("no ttl"), "{table}");
     let run = ["run", "job", "-n", "--node", &scene.cluster.api[2], "--", "true"];
     let (code, _, said) = scene.home.said(&run);
     assert_eq!(code, Some(2), "{said}");
