@@ -267,7 +267,7 @@ fn notifications_of_incarnations() {
     let incarnations = "p0 crashes\np0 recovers\np1 crashes\np2 learns that p0 crashed";
     let text = format!(
         "{incarnations}\np2 learns that p0 recovered\np2 learns that p1 crashed\np0 learns that \
-         p0 has crashed"
+         p0 crashed"
     );
     let played = play(&config, &text).expect("a script");
     assert!(played.quiet && played.violations.is_empty(), "{:?}", played.violations);
