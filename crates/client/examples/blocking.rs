@@ -10,6 +10,7 @@ fn main() -> Result<(), Error> {
     let client = Client::local()?;
     let permit = client.gate("build").k(2).timeout(Duration::from_secs(60)).acquire()?;
     println!("slot {:?}, fence {:?}", permit.slots(), permit.fence_hex());
+    #[allow(clippy::disallowed_methods)] // Stands for the work.
     std::thread::sleep(Duration::from_secs(1));
     permit.release()
 }

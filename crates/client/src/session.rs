@@ -315,11 +315,12 @@ impl Session {
 
     fn on_closed(&mut self, code: i32, message: &str) {
         let error = Error::sent(code, message.to_owned());
-        match error.kind() {
-            ErrorKind::SessionNotFound | ErrorKind::NodeGone => self.session_lost(message),
+        let kind = error.kind();
+        if matches!(kind, ErrorKind::SessionNotFound | ErrorKind::NodeGone) {
+            self.session_lost(message);
+        } else if kind == ErrorKind::BadRequest {
             // The same messages on a new stream would be refused again.
-            ErrorKind::BadRequest => self.fail_waiting(&error),
-            _ => {}
+            self.fail_waiting(&error);
         }
     }
 

@@ -217,7 +217,13 @@ fn refusal(error: Error) -> Refusal {
         | ErrorKind::TooLarge
         | ErrorKind::GateNotFound
         | ErrorKind::NodeNotFound => RefusalKind::Usage,
-        _ => RefusalKind::Internal,
+        ErrorKind::Credentials
+        | ErrorKind::SessionNotFound
+        | ErrorKind::PermitNotFound
+        | ErrorKind::Unauthenticated
+        | ErrorKind::PermissionDenied
+        | ErrorKind::Protocol
+        | _ => RefusalKind::Internal,
     };
     Refusal { kind, message }
 }

@@ -87,7 +87,12 @@ pub(crate) fn report_error(error: &Error) -> ExitCode {
         }
         ErrorKind::InvalidAddress | ErrorKind::BadRequest | ErrorKind::TooLarge => USAGE,
         ErrorKind::Unreachable | ErrorKind::NodeGone => UNAVAILABLE,
-        _ => FAILED,
+        ErrorKind::Credentials
+        | ErrorKind::SessionNotFound
+        | ErrorKind::Unauthenticated
+        | ErrorKind::PermissionDenied
+        | ErrorKind::Protocol
+        | _ => FAILED,
     })
 }
 

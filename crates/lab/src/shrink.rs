@@ -3,7 +3,7 @@
 //! The search is greedy: it takes the first simplification that still violates the same property,
 //! until none does. Simpler means fewer processes; then fewer faults; then fewer requesters, slots
 //! and entries, a shorter run, and finally a shorter command line (rounder times, plainer costs).
-//! Every step is strictly simpler, so the search terminates; it also stops after [`RUNS`] runs.
+//! Every step is strictly simpler, so the search terminates; it also stops after `RUNS` runs.
 //!
 //! A smaller case is a different run, with other random choices. So each simplification is tried
 //! with a few other seeds too.

@@ -105,13 +105,12 @@ pub(super) async fn renew(
     Path(id): Path<u64>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    match command(&core, who, id, &headers, PermitCommand::Renew).await? {
-        ServerMessage::PermitRenewed { durable: DurableGrant { permit, ttl }, .. } => {
-            let body = json!({ "permit_id": permit.0, "ttl_ms": ttl.map(in_ms) });
-            Ok(axum::Json(body).into_response())
-        }
-        _ => Err(ApiError::unexpected_reply()),
-    }
+    let reply = command(&core, who, id, &headers, PermitCommand::Renew).await?;
+    let ServerMessage::PermitRenewed { durable: DurableGrant { permit, ttl }, .. } = reply else {
+        return Err(ApiError::unexpected_reply());
+    };
+    let body = json!({ "permit_id": permit.0, "ttl_ms": ttl.map(in_ms) });
+    Ok(axum::Json(body).into_response())
 }
 
 /// Releases a permit.
@@ -121,16 +120,15 @@ pub(super) async fn release(
     Path(id): Path<u64>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    match command(&core, who, id, &headers, PermitCommand::Release).await? {
-        ServerMessage::Released { was_gone: false, .. } => {
-            Ok(StatusCode::NO_CONTENT.into_response())
-        }
-        // Released either way, but a client that still worked under the permit should know.
-        ServerMessage::Released { was_gone: true, .. } => {
-            Ok((StatusCode::NO_CONTENT, [(WAS_GONE, "true")]).into_response())
-        }
-        _ => Err(ApiError::unexpected_reply()),
-    }
+    let reply = command(&core, who, id, &headers, PermitCommand::Release).await?;
+    let ServerMessage::Released { was_gone, .. } = reply else {
+        return Err(ApiError::unexpected_reply());
+    };
+    // Released either way, but a client that still worked under the permit should know.
+    Ok(match was_gone {
+        true => (StatusCode::NO_CONTENT, [(WAS_GONE, "true")]).into_response(),
+        false => StatusCode::NO_CONTENT.into_response(),
+    })
 }
 
 async fn command(
@@ -168,12 +166,12 @@ async fn call(
     let _never_refused = client_stream.admit(&mut bye);
     core.send(Command::Client(client, bye)).await;
     client_stream.close();
-    match reply {
-        ServerMessage::Refused { code, message, .. } | ServerMessage::Closed { code, message } => {
-            Err(ApiError::new(code, message))
-        }
-        reply => Ok(reply),
+    if let ServerMessage::Refused { code, message, .. } | ServerMessage::Closed { code, message } =
+        reply
+    {
+        return Err(ApiError::new(code, message));
     }
+    Ok(reply)
 }
 
 /// A stream that ends when it is dropped: a request whose caller has gone is cancelled.

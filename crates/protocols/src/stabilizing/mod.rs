@@ -18,7 +18,6 @@
 //! process cleans itself (a9). When the feedback is back, no token is left in the tree; the root
 //! becomes clean (a5) and the next wave can start. **Corrections.** A process whose level does not
 //! fit its parent's leaves it (a10); one whose phase does not fit becomes clean (a11).
-//! parent's leaves it (a10); one whose phase does not fit becomes clean (a11).
 //!
 //! Invariant: once the network is normal and the root starts a wave with nothing left of the one
 //! before (the paper's INC), there are at most l tokens in it for ever: the root adds some only
@@ -28,6 +27,7 @@
 //!
 //! - `state.rs`: the variables; `macros.rs`: the paper's macros; `root.rs`: a1 .. a5; `others.rs`:
 //!   a6 .. a11;
+//!
 //! `text.rs`: a state in the paper's notation; `survey.rs`: INC and the number of tokens;
 //! `service.rs`: Theorem 4.3; `defects.rs`: the switches.
 //!

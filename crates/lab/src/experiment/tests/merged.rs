@@ -12,7 +12,7 @@ use crate::experiment::{Experiment, Taken};
 
 fn shards(folder: &TempFolder, of: usize) -> Vec<PathBuf> {
     let shard = |index| {
-        let dir = folder.join(&format!("part-{index}"));
+        let dir = folder.join(format!("part-{index}"));
         run(&dir, &small(), &flags(), options(Some(Shard { index, of })), &runner).expect("runs");
         dir
     };

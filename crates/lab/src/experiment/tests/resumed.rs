@@ -25,7 +25,7 @@ fn a_cut_file_is_completed() {
     );
     let runs = &expected[RUNS];
     for cut in [0, 1, runs.len() / 3, runs.len() / 2, runs.len() - 1, runs.len()] {
-        let dir = folder.join(&format!("cut-{cut}"));
+        let dir = folder.join(format!("cut-{cut}"));
         std::fs::create_dir_all(&dir).expect("a folder");
         std::fs::write(dir.join(RUNS), &runs[..cut]).expect("a file");
         let there = runs[..cut].iter().filter(|byte| **byte == b'\n').count();
