@@ -86,3 +86,16 @@ pub(crate) enum Command {
     #[command(hide = true)]
     DemoNode(DemoNodeArgs),
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Every command's arguments fit together: no id twice, no conflict with an unknown argument.
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}
