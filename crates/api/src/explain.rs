@@ -29,10 +29,8 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
         {counts}."
     );
     if gate.k == 0 {
-        let _ = writeln!(
-            text,
-            "It is closed: whoever asks is refused. `kgate set {name} -k K` opens it."
-        );
+        let _ =
+            writeln!(text, "It is closed: requests are refused. `kgate set {name} -k K` opens it.");
     }
     for holder in &gate.holders {
         let _ = writeln!(text, "{}", holds(holder));
@@ -51,7 +49,7 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
         None if free > 0
             && reply.node_statuses.iter().all(|standing| standing.no_lease_reason.is_empty()) =>
         {
-            text.push_str("Nobody waits: whoever asks now gets in.\n");
+            text.push_str("No request waits: the next one is granted at once.\n");
         }
         None => text.push_str("Nobody waits.\n"),
     }
@@ -101,9 +99,9 @@ fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus, free: 
         )
     } else if !silent.is_empty() {
         let (silent, it) = (nodes(&silent), if silent.len() == 1 { "it" } else { "each of them" });
-        // Where there are leases, nobody is held for crashed.
+        // Where there are leases, nobody is declared dead.
         let end = if reply.node_statuses.is_empty() {
-            "is held for crashed"
+            "is declared dead"
         } else {
             "is evicted, its lease surely over"
         };
@@ -144,7 +142,7 @@ fn add_nodes(text: &mut String, reply: &StatusReply) {
         );
     }
     if !reply.declared_dead.is_empty() {
-        let _ = writeln!(text, "Held for crashed: {}.", nodes(&reply.declared_dead));
+        let _ = writeln!(text, "Declared dead: {}.", nodes(&reply.declared_dead));
     }
     let suspected: Vec<u32> =
         reply.members.iter().filter(|member| member.suspected).map(|member| member.node).collect();
@@ -202,7 +200,7 @@ fn names(holders: &[ClientStatus]) -> String {
     let all: Vec<String> = holders
         .iter()
         .map(|holder| match holder.process.as_ref().map_or(0, |it| it.pid) {
-            0 => format!("whoever holds at node {}", holder.node),
+            0 => format!("the holders at node {}", holder.node),
             pid => format!("pid {pid} at node {}", holder.node),
         })
         .collect();
@@ -254,7 +252,7 @@ mod tests {
             ..Default::default()
         };
         let mut reply = StatusReply::default();
-        assert!(explain(&reply, &gate).contains("whoever asks now gets in"));
+        assert!(explain(&reply, &gate).contains("the next one is granted at once"));
         gate.holders = vec![client(7, 2, &[0])];
         gate.waiting = vec![client(8, 1, &[])];
         let text = explain(&reply, &gate);
@@ -270,7 +268,7 @@ mod tests {
         reply.unreachable = vec![2];
         assert!(explain(&reply, &gate).contains("node 2, which cannot be reached"));
         reply.declared_dead = vec![3];
-        assert!(explain(&reply, &gate).contains("Held for crashed: node 3."));
+        assert!(explain(&reply, &gate).contains("Declared dead: node 3."));
         reply.members = vec![
             MemberStatus { node: 2, suspected: true, ..MemberStatus::default() },
             MemberStatus::default(),
@@ -303,7 +301,7 @@ mod tests {
         );
         assert!(text.contains("Nobody is known to wait.") && !text.contains("gets in"), "{text}");
         (gate.waiting, gate.waiting_for) = (vec![client(8, 0, &[])], vec![1]);
-        assert!(explain(&reply, &gate).contains("when it answers, or is held for crashed."));
+        assert!(explain(&reply, &gate).contains("when it answers, or is declared dead."));
         reply.node_statuses = vec![NodeStatus::default()];
         let text = explain(&reply, &gate);
         assert!(text.contains("when it answers, or is evicted, its lease surely over."), "{text}");

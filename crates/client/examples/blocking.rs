@@ -1,4 +1,4 @@
-//! Holds one of two slots for a second, without `async`: `cargo run -p kgate-client --example
+//! Acquires one of two slots and shows it, without `async`: `cargo run -p kgate-client --example
 //! blocking`. It asks the node of this machine.
 
 use std::time::Duration;
@@ -10,7 +10,5 @@ fn main() -> Result<(), Error> {
     let client = Client::local()?;
     let permit = client.gate("build").k(2).timeout(Duration::from_secs(60)).acquire()?;
     println!("slot {:?}, fence {:?}", permit.slots(), permit.fence_hex());
-    #[allow(clippy::disallowed_methods)] // Stands for the work.
-    std::thread::sleep(Duration::from_secs(1));
     permit.release()
 }

@@ -16,7 +16,7 @@ use crate::{Address, Addresses, Error, ErrorKind, LeaseInstant, Process};
 /// Capacity of the queue of outgoing messages.
 const OUTGOING: usize = 256;
 
-/// The ID and secret of a session. Whoever has them can resume the session or end it, so `Debug`
+/// The ID and secret of a session. They suffice to resume the session or to end it, so `Debug`
 /// does not show the secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SessionToken {

@@ -2,7 +2,7 @@
 //! failure of their node.
 //!
 //! They are for scripts that come and go, and for holders that must survive the restart of every
-//! process involved. Whoever has the [token](DurableToken) renews or releases the permit, at any
+//! process involved. A holder of the [token](DurableToken) can renew or release the permit at any
 //! node. A request that is repeated with the same secret, at any node, yields the same permit: a
 //! client that lost its node before the answer arrived asks another one and cannot end up with two.
 
@@ -19,7 +19,7 @@ use crate::gate::CancelOnDrop;
 use crate::session::Command;
 use crate::{Error, ErrorKind, Process, Shared};
 
-/// The name and secret of a durable permit: whoever has it can renew and release the permit.
+/// The name and secret of a durable permit, which suffice to renew and release it.
 ///
 /// As text it is `permit-ID-SECRET`, the form that `kgate acquire --ttl` prints. `Debug` does not
 /// show the secret.

@@ -33,7 +33,7 @@ fn exit_codes_and_fences() {
     assert_eq!(home.code(&["run", "gpu", "--node", "127.0.0.1:1", "--", "true"]), Some(122));
     let explained = text(&home.run(&["explain", "gpu"]).stdout);
     assert!(
-        explained.contains("holds slot 0") && explained.contains("Nobody waits"),
+        explained.contains("holds slot 0") && explained.contains("No request waits"),
         "{explained}"
     );
     let status = home.run(&["status", "--json"]);

@@ -123,7 +123,7 @@ pub(crate) fn client(ca: &Authority, folder: &Folder, name: &str) -> Credentials
     }
 }
 
-/// A node alone with TLS, whose certificate tolerates the address 127.0.0.1.
+/// A single node with TLS, whose certificate is valid for the address 127.0.0.1.
 pub(crate) async fn node(ca: &Authority, folder: &Folder, more: &str) -> Node {
     let (certificate, key) = ca.files(folder, &["node-0.farm", "127.0.0.1"], Use::Node, false);
     node_with(&certificate, &key, &ca.ca(folder), folder, more).await
