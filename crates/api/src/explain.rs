@@ -51,7 +51,7 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
         {
             text.push_str("No request waits: the next one is granted at once.\n");
         }
-        None => text.push_str("Nobody waits.\n"),
+        None => text.push_str("No request waits.\n"),
     }
     add_nodes(&mut text, reply);
     text
@@ -321,7 +321,7 @@ mod tests {
             vec![NodeStatus { no_lease_reason: "no lease".into(), ..NodeStatus::default() }];
         let reply = StatusReply { node_statuses, ..Default::default() };
         let text = explain(&reply, &gate);
-        assert!(text.contains("Nobody waits.\n") && text.contains("grants nothing now"), "{text}");
+        assert!(text.contains("No request waits.\n") && text.contains("grants nothing now"), "{text}");
         gate.waiting = vec![client(8, 0, &[])];
         let text = explain(&reply, &gate);
         assert!(text.contains("Nobody gets in at node 0 before that has a lease again."), "{text}");
