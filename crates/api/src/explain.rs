@@ -321,7 +321,10 @@ mod tests {
             vec![NodeStatus { no_lease_reason: "no lease".into(), ..NodeStatus::default() }];
         let reply = StatusReply { node_statuses, ..Default::default() };
         let text = explain(&reply, &gate);
-        assert!(text.contains("No request waits.\n") && text.contains("grants nothing now"), "{text}");
+        assert!(
+            text.contains("No request waits.\n") && text.contains("grants nothing now"),
+            "{text}"
+        );
         gate.waiting = vec![client(8, 0, &[])];
         let text = explain(&reply, &gate);
         assert!(text.contains("Nobody gets in at node 0 before that has a lease again."), "{text}");
