@@ -276,7 +276,8 @@ pub(crate) fn results() -> String {
         let wrong = report.violations.len();
         writeln!(
             text,
-            "simulated, {load} load: {} grants, {per_grant:.2} messages per grant, obtaining time {obtaining:.2}, {wrong} violations, {} unanswered",
+            "simulated, {load} load: {} grants, {per_grant:.2} messages per grant, obtaining \
+             time {obtaining:.2}, {wrong} violations, {} unanswered",
             report.grants, report.unanswered
         )
         .expect("writing to a string");

@@ -23,7 +23,7 @@ fn defines(source: &str, function: &str) -> bool {
     })
 }
 
-/// A reader who follows the tables finds each function where they say.
+/// A reader who follows the tables finds each function in the file that they name.
 #[test]
 fn every_function_on_the_map_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -36,7 +36,7 @@ fn the_chapter_shows_the_example() {
 
 /// The chapter prints what the example prints.
 #[test]
-fn the_chapter_tells_what_comes_out() {
+fn the_chapter_shows_the_real_output() {
     let chapter = read("docs/book/src/own-protocol.md");
     assert_eq!(blocks_of(&chapter, "text"), [results()]);
 }
@@ -53,7 +53,7 @@ fn the_explorer_tells_right_from_wrong() {
     assert_eq!(broken, ["at most k slots in use"]);
 }
 
-/// Three messages an entry, but none for p0; and nobody is left waiting.
+/// Three messages per entry, but none for p0; and no request is left waiting.
 #[test]
 fn the_simulator_counts_three_messages() {
     for requesters in [3, 16] {

@@ -1,10 +1,10 @@
 //! The broadcasts alone: every schedule of three and four processes with one crash, and random ones
 //! of sixteen.
 //!
-//! A [`Broadcaster`] makes a broadcast a protocol: `Acquire` broadcasts, `Asked` tells that it has
-//! left, and a delivery is told as a grant whose slot is the source and whose name is the clock.
-//! The checker is `kgate_spec::Broadcast`; it is fed with these effects alone. A crash is told to
-//! everybody, to each at any time after it.
+//! A [`Broadcaster`] turns a broadcast into a protocol: `Acquire` broadcasts, `Asked` reports that
+//! the broadcast has left, and a delivery is reported as a grant: the slot is the source, and the
+//! grant's id is the clock. The checker `kgate_spec::Broadcast` sees only these effects. Every live
+//! process is notified of a crash, each at any time after it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -99,7 +99,7 @@ impl<S: Broadcast> Protocol for Broadcaster<S> {
 
 /// Everything at one moment.
 #[derive(Clone, Hash)]
-struct World<S: Broadcast> {
+struct Run<S: Broadcast> {
     nodes: Vec<Broadcaster<S>>,
     /// How many broadcasts each has still to make.
     left: Vec<u32>,
@@ -120,7 +120,7 @@ enum Step {
     NotifyCrash(NodeId, NodeId),
 }
 
-impl<S: Broadcast> World<S> {
+impl<S: Broadcast> Run<S> {
     fn new(left: &[u32], crashes: u32, printed: Defects) -> Self {
         let nodes = u32::try_from(left.len()).expect("few");
         let setup = Setup { defects: printed, ..Setup::new(nodes, 1) };
@@ -243,15 +243,15 @@ fn everything<S: Broadcast>(
     printed: Defects,
 ) -> (BTreeSet<&'static str>, usize) {
     let (mut seen, mut broken) = (BTreeSet::new(), BTreeSet::new());
-    let mut open = vec![World::<S>::new(left, crashes, printed)];
-    while let Some(world) = open.pop() {
-        let steps = world.steps();
+    let mut open = vec![Run::<S>::new(left, crashes, printed)];
+    while let Some(run) = open.pop() {
+        let steps = run.steps();
         // Only what can still crash is under way.
         if steps.iter().all(|step| matches!(step, Step::Crash(_))) {
-            broken.extend(world.verdict().map(|violation| violation.property));
+            broken.extend(run.verdict().map(|violation| violation.property));
         }
         for step in steps {
-            let mut next = world.clone();
+            let mut next = run.clone();
             broken.extend(next.take(step).map(|violation| violation.property));
             let mut hasher = DefaultHasher::new();
             next.hash(&mut hasher);
@@ -264,7 +264,7 @@ fn everything<S: Broadcast>(
 }
 
 /// vcube-2018 Lemmas 6.1 and 6.2, robust-2012 section 3.2: two broadcasts of p0 and one of p1, and
-/// a crash of anybody at any time; messages overtake each other.
+/// a crash of any process at any time; messages overtake each other.
 #[test]
 fn every_schedule_of_three() {
     for (broken, states) in [
@@ -308,11 +308,11 @@ fn random<S: Broadcast>(
     seed: u64,
 ) -> Option<Violation> {
     let mut rng = Rng::fork(seed, "schedule");
-    let mut world = World::<S>::new(left, crashes, printed);
+    let mut run = Run::<S>::new(left, crashes, printed);
     loop {
-        let steps = world.steps();
+        let steps = run.steps();
         if steps.is_empty() || steps.iter().all(|step| matches!(step, Step::Crash(_))) {
-            return world.verdict();
+            return run.verdict();
         }
         let step = steps[usize::try_from(rng.below(steps.len() as u64)).expect("small")];
         // Crashes in the midst of things, and news of them late.
@@ -324,7 +324,7 @@ fn random<S: Broadcast>(
         if rng.below(patience) > 0 {
             continue;
         }
-        if let Some(violation) = world.take(step) {
+        if let Some(violation) = run.take(step) {
             return Some(violation);
         }
     }
@@ -341,15 +341,15 @@ fn random_schedules_of_sixteen() {
     }
 }
 
-/// D5 (vcube-2018, Algorithm 6.1 lines 28-29; the schedule is told in
-/// `crates/protocols/src/broadcast/tests.rs`): two parents wait for one ACK, and a broadcast that
-/// has reached everybody never ends.
+/// D5 (vcube-2018, Algorithm 6.1 lines 28-29; `crates/protocols/src/broadcast/tests.rs` has the
+/// schedule): two parents wait for one ACK, and a broadcast that has reached every process never
+/// ends.
 #[test]
 fn d5_never_ends() {
     fn verdict(printed: Defects) -> Option<&'static str> {
         let mut left = [0; 16];
         left[0] = 1;
-        let mut world = World::<Tree>::new(&left, 2, printed);
+        let mut run = Run::<Tree>::new(&left, 2, printed);
         let (arrive, tell) = (
             |a, b| Step::Arrive(NodeId(a), NodeId(b), 0),
             |a, b| Step::NotifyCrash(NodeId(a), NodeId(b)),
@@ -370,13 +370,13 @@ fn d5_never_ends() {
             arrive(12, 14),
         ];
         for step in steps {
-            assert_eq!(world.take(step), None);
+            assert_eq!(run.take(step), None);
         }
         let arrives_first = |step: &Step| matches!(step, Step::NotifyCrash(..));
-        while let Some(step) = world.steps().into_iter().min_by_key(arrives_first) {
-            assert_eq!(world.take(step), None);
+        while let Some(step) = run.steps().into_iter().min_by_key(arrives_first) {
+            assert_eq!(run.take(step), None);
         }
-        world.verdict().map(|violation| violation.property)
+        run.verdict().map(|violation| violation.property)
     }
     assert_eq!(verdict(Defects::NONE), None);
     assert_eq!(verdict(D5), Some(BroadcastChecker::TERMINATION));

@@ -48,7 +48,7 @@ fn seeds_differ() {
 }
 
 /// The hashes are pinned: a debug build, a release build, and every later version give these. A
-/// change that means to alter runs changes them here, and says so in the change log.
+/// change that means to alter runs changes them here and notes it in the changelog.
 #[test]
 fn hashes_are_pinned() {
     let hashes = PROTOCOLS.map(|protocol| generate(protocol, 7).run().hash);

@@ -1,4 +1,4 @@
-//! What the registry says of a protocol is what is measured.
+//! The facts in the registry agree with measurements.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ fn costs_are_as_listed() {
             case.config.cost.receive = t("0");
             case.config.cost.send_cost = SendCost::Flat;
             case.config.cost.latency = Latency::Constant(t("1"));
-            case.config.load.first_request = t("100"); // After the flood with which tree-token begins.
+            // After the flood with which tree-token begins.
+            case.config.load.first_request = t("100");
             let mut flood = 0;
             let mut distance = 0;
             if let Some(graph) = &mut case.config.graph {
@@ -67,10 +68,10 @@ fn stabilizing_sends_states_all_the_time() {
     assert!(report.messages.total > 9 * 100, "{}", report.messages.total);
 }
 
-/// Every system runs by the same command: the usual setting, nobody told anything that only some
-/// know of.
+/// Every protocol runs with the same settings: no process is given a fact that only some protocols
+/// need.
 #[test]
-fn everybody_runs_in_the_usual_setting() {
+fn every_protocol_runs_with_the_same_settings() {
     for entry in ENTRIES {
         for case in [Case::vcube_2018(entry.name, 16), Case::vcube_2018(entry.name, 16).high()] {
             let report = case.run();
@@ -95,10 +96,10 @@ fn defects_are_named_and_exist() {
     assert_eq!(named, known);
 }
 
-/// Who claims to serve in the order of stamps: those that exclude by permissions, with k = 1 alone
-/// (D10).
+/// The protocols that claim to serve in the order of stamps: those that exclude by permissions, and
+/// only with k = 1 (D10).
 #[test]
-fn who_serves_in_order() {
+fn protocols_that_claim_the_order_of_stamps() {
     let claim = |k| ENTRIES.iter().filter(move |entry| entry.in_order(k)).map(|entry| entry.name);
     assert_eq!(claim(1).collect::<Vec<_>>(), ["raymond", "bas", "vcube", "robust", "timer-free"]);
     assert_eq!(claim(2).count(), 0);

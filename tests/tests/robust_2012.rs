@@ -64,6 +64,6 @@ fn proposed_total_is_within_six_percent() {
     );
     assert_eq!(
         report.unanswered, 0,
-        "the proposed algorithm serves whoever is alive, down to one process"
+        "the proposed algorithm serves all live processes, down to a single one"
     );
 }

@@ -24,7 +24,7 @@ fn plain(nodes: u32, how: Dissemination) -> Case {
 
 /// Alone: exactly 2(n-1) messages by either way, two delays straight and 2 log2 n on the tree.
 #[test]
-fn alone_it_costs_what_is_said() {
+fn an_uncontended_entry_has_the_stated_cost() {
     for nodes in [8_u32, 64, 256, 1024] {
         for (how, delays) in [(Dissemination::Flat, 2), (Dissemination::Tree, 2 * nodes.ilog2())] {
             let report = alone(nodes, how);
@@ -58,7 +58,7 @@ fn saturated_it_is_ricart_and_agrawala_and_a_message() {
 /// vcube-2018's LOW setting: fewer messages an entry than `vcube` with and without keeping; with
 /// keeping, a shorter mean obtaining time than `raymond` and `vcube`.
 #[test]
-fn low_load_is_what_it_is_made_for() {
+fn low_load_needs_fewer_messages_than_vcube() {
     for nodes in [8, 32, 128, 256] {
         let run = |name| Case::vcube_2018(name, nodes).run();
         let each = |report: &Report| report.messages.total as f64 / report.grants as f64;

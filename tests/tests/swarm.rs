@@ -1,4 +1,4 @@
-//! The swarm must catch what is planted, and what it shrinks must still be the same bug.
+//! The swarm must catch a planted bug, and a shrunk failure must still be the same bug.
 
 use kgate_lab::shrink::{faults, size};
 use kgate_lab::swarm::{Summary, Swarm, Wrong, check, examine};
@@ -82,11 +82,11 @@ fn a_vacuous_swarm_is_no_success() {
     assert_eq!(summary.nothing_shown(), Some("no fault happened"));
 }
 
-/// A protocol tolerates what it claims, by the thousand seeds of `seeds.rs`; and what it does not
-/// claim it does not tolerate, or the claim would be too small: with loss somebody waits for ever,
-/// and who takes the late for crashed is harmed by a pause.
+/// A protocol tolerates every fault that it claims, by the thousand seeds of `seeds.rs`. A fault
+/// that it does not claim must do harm, or the claim would be too small: with loss, a request waits
+/// forever; with a pause, a protocol that declares slow processes dead is harmed.
 #[test]
-fn what_is_not_claimed_is_not_borne() {
+fn unclaimed_faults_do_harm() {
     for entry in registry::ENTRIES.iter().filter(|entry| !entry.tolerates_loss) {
         let harmed = (1..=60).any(|seed| {
             let mut case = generate(entry.name, seed);

@@ -29,7 +29,7 @@ use crate::symmetry::{self, NoSymmetry, Renamings};
 pub(crate) use memo::SharedInput;
 use memo::{Memo, Transition};
 
-/// What is explored: a protocol, its setting, and the bounds.
+/// The subject of an exploration: a protocol, its setup, and the bounds.
 #[derive(Debug)]
 pub struct ProtocolModel<P: Explorable> {
     /// The setup of every process; `me` is filled in per process.

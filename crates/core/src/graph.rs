@@ -35,7 +35,10 @@ pub enum NotAGraph {
     #[error("a graph of no processes: give at least one")]
     Empty,
     /// An edge to a process that does not exist.
-    #[error("{0} is not a process of this graph: with n = {1} they are p0 .. p{last}", last = .1.saturating_sub(1))]
+    #[error(
+        "{0} is not a process of this graph: with n = {1} they are p0 .. p{last}",
+        last = .1.saturating_sub(1)
+    )]
     UnknownNode(NodeId, u32),
     /// An edge from a process to itself.
     #[error("an edge from {0} to itself: leave it out")]
@@ -218,7 +221,7 @@ mod tests {
     /// An edge list that is not a connected graph is refused, and the error names the offending
     /// process.
     #[test]
-    fn what_is_no_graph() {
+    fn malformed_graphs_are_refused() {
         assert_eq!(graph(0, &[]), Err(NotAGraph::Empty));
         assert_eq!(graph(2, &[(0, 2)]), Err(NotAGraph::UnknownNode(NodeId(2), 2)));
         assert_eq!(graph(2, &[(1, 1)]), Err(NotAGraph::SelfLoop(NodeId(1))));

@@ -15,7 +15,7 @@ pub fn t(text: &str) -> Span {
     text.parse().expect("a time")
 }
 
-/// A run to be made.
+/// A protocol with the configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The protocol.
@@ -108,7 +108,7 @@ impl Case {
         let claims = claims_of(self.entry, config.nodes, config.k);
         let tolerates =
             if self.entry.needs_crash_bound { config.tolerate } else { claims.tolerates };
-        // Without repeated requests, a lost message is waited for for ever.
+        // Without repeated requests, a process waits for ever for a lost message.
         let tolerates_loss =
             claims.tolerates_loss && (!claims.slots || config.slots.ask_again.is_some());
         Claims { tolerates, tolerates_loss, ..claims }

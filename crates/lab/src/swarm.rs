@@ -236,8 +236,10 @@ impl Failure {
         };
         let config = &self.found.config;
         format!(
-            "# {of}: {}\n# found by: kgate sim --swarm --protocol {name} --seed {:#x} --seeds 1{flag}\n\
-             # shrunk from n = {}, k = {}, {} requesters, {} t.u. in {} runs\n# expect: {expect}\n{}\n",
+            "# {of}: {}\n# found by: kgate sim --swarm --protocol {name} --seed {:#x} \
+             --seeds 1{flag}\n\
+             # shrunk from n = {}, k = {}, {} requesters, {} t.u. in {} runs\n# expect: {expect}\n\
+             {}\n",
             self.text,
             self.seed,
             config.nodes,

@@ -289,7 +289,9 @@ mod tests {
     proptest! {
         /// A `SortedMap` behaves like a `BTreeMap`, below and above its threshold.
         #[test]
-        fn agrees_with_btree_map(steps in prop::collection::vec((0u8..3, 0u16..90, 0u32..9), 0..400)) {
+        fn agrees_with_btree_map(
+            steps in prop::collection::vec((0u8..3, 0u16..90, 0u32..9), 0..400),
+        ) {
             let (mut ours, mut model) = (SortedMap::default(), BTreeMap::new());
             for (what, key, value) in steps {
                 match what {

@@ -78,7 +78,8 @@ pub const ALL: [Defect; 9] = [
     Defect {
         id: "D4",
         switch: D4,
-        place: "vcube-2018, Algorithms 6.1 and 7.1, and robust-2012, Algorithm 2: order of the crash handlers",
+        place: "vcube-2018, Algorithms 6.1 and 7.1, and robust-2012, Algorithm 2: order of the \
+                crash handlers",
         description: "the set of correct processes shrinks while the crashed process's permission \
                 still counts: more than k inside (one crash, n = 3, k = 1). Repair: one \
                 handler, permission first",

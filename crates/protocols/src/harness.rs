@@ -172,13 +172,7 @@ impl<P: Protocol> Net<P> {
 
     /// The detectors of these processes report that `of` has crashed.
     pub(crate) fn notify_crashed(&mut self, at: impl IntoIterator<Item = u32>, of: u32) {
-        for at in at {
-            self.input(
-                at,
-                Input::Crashed { node: NodeId(of), incarnation: Incarnation::default() },
-            )
-            .unwrap();
-        }
+        self.notify_gone(at, of, 0);
     }
 
     /// These processes learn that `of` is a member in that incarnation.
@@ -231,10 +225,7 @@ impl<P: Protocol> Net<P> {
 
     /// Loses the oldest message of one channel.
     pub(crate) fn lose(&mut self, from: u32, to: u32) {
-        let place = self.flights.values().position(|copy| (copy.from.0, copy.to.0) == (from, to));
-        self.lose_nth(
-            place.unwrap_or_else(|| panic!("nothing is in flight from p{from} to p{to}")),
-        );
+        self.lose_nth(self.oldest(from, to));
     }
 
     /// Loses the n-th oldest message in flight.
@@ -261,10 +252,13 @@ impl<P: Protocol> Net<P> {
 
     /// Delivers the oldest message of one channel.
     pub(crate) fn deliver(&mut self, from: u32, to: u32) {
+        self.deliver_nth(self.oldest(from, to));
+    }
+
+    /// The place of the oldest message of one channel among all messages in flight.
+    fn oldest(&self, from: u32, to: u32) -> usize {
         let place = self.flights.values().position(|copy| (copy.from.0, copy.to.0) == (from, to));
-        self.deliver_nth(
-            place.unwrap_or_else(|| panic!("nothing is in flight from p{from} to p{to}")),
-        );
+        place.unwrap_or_else(|| panic!("nothing is in flight from p{from} to p{to}"))
     }
 
     /// Delivers the n-th oldest message in flight.

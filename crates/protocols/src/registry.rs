@@ -41,7 +41,7 @@ pub struct Entry {
     pub messages: &'static str,
     /// Delays from request to entry when no other process requests.
     pub delays: &'static str,
-    /// Publication.
+    /// The publication that describes it.
     pub citation: &'static str,
     /// The numbers of its published defects.
     pub defects: &'static [&'static str],
@@ -119,14 +119,14 @@ impl Entry {
 impl Entry {
     /// The mechanism by which it excludes.
     pub fn mechanism(&self) -> Mechanism {
-        struct Ask;
-        impl Visitor for Ask {
+        struct MechanismOf;
+        impl Visitor for MechanismOf {
             type Output = Mechanism;
             fn visit<M: MutexProtocol, D: Protocol>(self) -> Mechanism {
                 M::MECHANISM
             }
         }
-        visit(self, false, Ask)
+        visit(self, false, MechanismOf)
     }
 
     /// Whether it grants in the order of the requests' stamps, if k is 1. vcube-2018, Lemma 7.3,
@@ -138,21 +138,21 @@ impl Entry {
 
 const BAS: &str = "Bouillaguet, Arantes, Sens: Fault tolerant k-mutual exclusion algorithm using \
     failure detector, ISPDC 2008";
-const VCUBE: &str = "Rodrigues, Duarte Jr., Arantes: A distributed k-mutual exclusion algorithm based \
-    on autonomic spanning trees, JPDC 2018";
+const VCUBE: &str = "Rodrigues, Duarte Jr., Arantes: A distributed k-mutual exclusion algorithm \
+    based on autonomic spanning trees, JPDC 2018";
 const ROBUST: &str = "Rodrigues, Duarte Jr., Arantes: Exclusao mutua distribuida e robusta para k \
     recursos compartilhados, 2012";
-const RAYMOND: &str = "Raymond: A distributed algorithm for multiple entries to a critical section, IPL \
-    30, 1989";
+const RAYMOND: &str = "Raymond: A distributed algorithm for multiple entries to a critical \
+    section, IPL 30, 1989";
 
-const TIMER_FREE: &str = "Bouillaguet, Arantes, Sens: A timer-free fault tolerant k-mutual exclusion \
-    algorithm, INRIA research report (inria-00394918), 2009";
+const TIMER_FREE: &str = "Bouillaguet, Arantes, Sens: A timer-free fault tolerant k-mutual \
+    exclusion algorithm, INRIA research report (inria-00394918), 2009";
 
 const STABILIZING: &str = "Hadid, Karaata: A stabilizing l-exclusion algorithm in arbitrary rooted \
     networks, 2014";
 
-const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual exclusion, ACM TOCS 7(1), \
-    1989, as in Tupini, Berti: Distributed mutual exclusion, 2019";
+const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual exclusion, ACM \
+    TOCS 7(1), 1989, as in Tupini, Berti: Distributed mutual exclusion, 2019";
 
 const SLOTS: &str = "kgate: docs/internals/slots.md";
 
@@ -160,30 +160,46 @@ const SLOTS: &str = "kgate: docs/internals/slots.md";
 /// every process in one order.
 pub const LOG: &str = "log";
 
+/// The entry of a protocol that tolerates nothing, on a complete network. Every other entry states
+/// what it adds, so that a forgotten line never claims that a protocol tolerates a fault.
+const NO_CLAIM: Entry = Entry {
+    name: "",
+    title: "",
+    broadcast: "",
+    detector: None,
+    all_to_all: false,
+    tolerates: "",
+    messages: "",
+    delays: "",
+    citation: "",
+    defects: &[],
+    network: Network::Complete,
+    recovers: false,
+    returns: false,
+    heals: false,
+    asks_inside: false,
+    tolerates_delay: false,
+    tolerates_loss: false,
+    tolerates_duplicates: false,
+    slots: false,
+    needs_crash_bound: false,
+    crashes: Crashes::None,
+};
+
 /// Every protocol, in the order of `kgate protocols`.
 pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "raymond",
         title: "permissions of all but k, asked for directly",
         broadcast: "direct",
-        detector: None,
-        all_to_all: false,
         tolerates: "k-1 crashes, each costing a unit",
         messages: "2(n-1)",
         delays: "2",
         citation: RAYMOND,
-        defects: &[],
-        network: Network::Complete,
-        recovers: false,
-        returns: false,
-        heals: false,
-        asks_inside: false,
         tolerates_delay: true,
-        tolerates_loss: false,
         tolerates_duplicates: true,
-        slots: false,
-        needs_crash_bound: false,
         crashes: Crashes::LessThanK,
+        ..NO_CLAIM
     },
     Entry {
         name: "bas",
@@ -196,94 +212,61 @@ pub const ENTRIES: &[Entry] = &[
         delays: "2",
         citation: BAS,
         defects: &["D4"],
-        network: Network::Complete,
-        recovers: false,
-        returns: false,
-        heals: false,
-        asks_inside: false,
         tolerates_delay: true,
-        tolerates_loss: false,
         tolerates_duplicates: true,
-        slots: false,
-        needs_crash_bound: false,
         crashes: Crashes::AllButOne,
+        ..NO_CLAIM
     },
     Entry {
         name: "vcube",
         title: "permissions asked for along trees in a virtual hypercube, ACKs back up the tree",
         broadcast: "tree",
         detector: Some("vcube"),
-        all_to_all: false,
         tolerates: "n-1 crashes",
         messages: "3(n-1)",
         delays: "log2(n) + 1",
         citation: VCUBE,
         defects: &["D1", "D2", "D3", "D4", "D5"],
-        network: Network::Complete,
-        recovers: false,
-        returns: false,
-        heals: false,
-        asks_inside: false,
         tolerates_delay: true,
-        tolerates_loss: false,
         tolerates_duplicates: true,
-        slots: false,
-        needs_crash_bound: false,
         crashes: Crashes::AllButOne,
+        ..NO_CLAIM
     },
     Entry {
         name: "robust",
         title: "permissions asked for along trees over Hi-ADSD clusters, ACKs straight to the root",
         broadcast: "sta",
         detector: Some("hi-adsd"),
-        all_to_all: false,
         tolerates: "n-1 crashes",
         messages: "3(n-1)",
         delays: "log2(n) + 1",
         citation: ROBUST,
         defects: &["D4", "D6", "D7", "D8", "D9"],
-        network: Network::Complete,
-        recovers: false,
-        returns: false,
-        heals: false,
-        asks_inside: false,
         tolerates_delay: true,
-        tolerates_loss: false,
         tolerates_duplicates: true,
-        slots: false,
-        needs_crash_bound: false,
         crashes: Crashes::AllButOne,
+        ..NO_CLAIM
     },
     Entry {
         name: "timer-free",
         title: "raymond whose requests and replies find crashes by themselves, without timers",
         broadcast: "direct",
-        detector: None,
-        all_to_all: false,
         tolerates: "f < k crashes, where answers of neighbours always come among the first n-f \
             (responsiveness)",
         messages: "2(n-1)",
         delays: "2",
         citation: TIMER_FREE,
         defects: &["T1", "T2", "T3", "T4", "T7"],
-        network: Network::Complete,
-        recovers: false,
-        returns: false,
-        heals: false,
-        asks_inside: false,
-        tolerates_delay: false,
-        tolerates_loss: false,
         tolerates_duplicates: true,
-        slots: false,
         needs_crash_bound: true,
         crashes: Crashes::LessThanK,
+        ..NO_CLAIM
     },
     Entry {
         name: "tree-token",
         title: "k numbered tokens that are asked for and passed along a tree",
         broadcast: "along the tree",
         detector: Some(LOG),
-        all_to_all: false,
         tolerates: "any number of crashes with recovery, and n-1 permanent ones that every process \
             learns of in one order",
         messages: "2 x distance to the token",
@@ -292,39 +275,28 @@ pub const ENTRIES: &[Entry] = &[
         defects: &["R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11"],
         network: Network::Tree,
         recovers: true,
-        returns: false,
-        heals: false,
         asks_inside: true,
         tolerates_delay: true,
-        tolerates_loss: false,
         tolerates_duplicates: true,
-        slots: false,
-        needs_crash_bound: false,
         crashes: Crashes::AllButOne,
+        ..NO_CLAIM
     },
     Entry {
         name: "stabilizing",
         title: "waves of l tokens and a cleaning broadcast on any graph, recovering from any \
             transient fault",
         broadcast: "waves from the root",
-        detector: None,
-        all_to_all: false,
         tolerates: "any corruption of memory and channels; no permanent crash",
         messages: "every neighbour's state, all the time",
         delays: "a wave or more",
         citation: STABILIZING,
         defects: &["C1", "C3", "C5", "C6", "C7", "C8", "C9", "C10", "C11", "C14"],
         network: Network::Graph,
-        recovers: false,
-        returns: false,
         heals: true,
-        asks_inside: false,
         tolerates_delay: true,
         tolerates_loss: true,
         tolerates_duplicates: true,
-        slots: false,
-        needs_crash_bound: false,
-        crashes: Crashes::None,
+        ..NO_CLAIM
     },
     Entry {
         name: "slots",
@@ -332,7 +304,6 @@ pub const ENTRIES: &[Entry] = &[
             combined on a tree",
         broadcast: "direct up to 128 processes, beyond along trees in a virtual hypercube",
         detector: Some(LOG),
-        all_to_all: false,
         tolerates: "any number of crashes and returns that every process learns of in one order",
         messages: "2(n-1)",
         delays: "2, on the tree 2 log2(n); 0 to re-use a cached slot",
@@ -341,17 +312,14 @@ pub const ENTRIES: &[Entry] = &[
             "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12", "S13",
             "S15", "SP1", "SP2",
         ],
-        network: Network::Complete,
-        recovers: false,
         returns: true,
-        heals: false,
         asks_inside: true,
         tolerates_delay: true,
         tolerates_loss: true,
         tolerates_duplicates: true,
         slots: true,
-        needs_crash_bound: false,
         crashes: Crashes::AllButOne,
+        ..NO_CLAIM
     },
 ];
 

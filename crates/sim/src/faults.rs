@@ -77,7 +77,7 @@ const TRIES: u32 = 64;
 impl FaultPlan {
     /// Generates the random crashes. Unless every process asks, permanent crashes spare the
     /// requesters (vcube-2018 section 8.2.2: "processes from 0 to 2 never fail, since they are the
-    /// ones which send requests"). Crashes with recovery spare nobody.
+    /// ones which send requests"). Crashes with recovery may hit any process.
     pub(crate) fn generate(config: &Config) -> Result<Self, ConfigError> {
         let mut crashes = Crashes::new();
         for crash in &config.crashes {

@@ -111,7 +111,7 @@ pub struct Report {
     pub recoveries: u32,
     /// Pauses of processes.
     pub pauses: u32,
-    /// Partitions.
+    /// Partitions of the network.
     pub partitions: u32,
     /// Messages of the mutex protocol that a partition delayed.
     pub delayed: u64,

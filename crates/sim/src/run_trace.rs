@@ -38,6 +38,7 @@ impl<'a> RunTrace<'a> {
         let Some(writer) = &mut self.writer else { return };
         for Violation { property, nodes, text, .. } in &all[self.violations..] {
             let node = nodes.first().copied().unwrap_or(NodeId(0));
+            let (property, nodes, text) = ((*property).into(), nodes.into(), text.into());
             writer.write(at, node, &trace::Event::Violated { property, nodes, text });
             self.violations += 1;
         }

@@ -90,7 +90,7 @@ impl Stats {
     }
 }
 
-/// What is recorded of one requester.
+/// The records of one requester.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Requester {
     pub(crate) asked_for: Time,

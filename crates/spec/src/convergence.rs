@@ -98,7 +98,7 @@ mod tests {
 
     /// Planted bugs: no convergence, late convergence, and no closure; a fault starts anew.
     #[test]
-    fn catches_what_does_not_settle() {
+    fn catches_a_run_that_does_not_settle() {
         let mut checker = Convergence::new(Some(10));
         checker.see(false, false, 5);
         assert_eq!(checker.verdict(5, false), None, "there is time");

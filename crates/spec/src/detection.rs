@@ -99,7 +99,7 @@ mod tests {
     /// Planted bugs: a process does not know after the bound, or learnt of the crash too late. In
     /// time, and before the bound, there is no violation.
     #[test]
-    fn catches_who_never_learns() {
+    fn catches_a_process_that_never_learns() {
         let checker = Completeness::new(Span(50));
         assert_eq!(checker.verdict(&loss(Some(150), &[]), Time(900)), None, "just in time");
         assert_eq!(checker.verdict(&loss(None, &[2]), Time(150)), None, "too soon to say");

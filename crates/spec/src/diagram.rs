@@ -101,7 +101,10 @@ pub enum DrawError {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiagramError {
     /// There are too many arrows, bars and marks.
-    #[error("{signs} arrows, bars and marks are too many for a diagram, which holds {most}: {}", fitting(*window, *processes))]
+    #[error(
+        "{signs} arrows, bars and marks are too many for a diagram, which holds {most}: {}",
+        fitting(*window, *processes)
+    )]
     Signs {
         /// The number of signs.
         signs: u64,
@@ -122,7 +125,10 @@ pub enum DiagramError {
         most: usize,
     },
     /// None of the selected processes exists.
-    #[error("the trace has n = {0} processes, and none is selected: select some of 0..{last}", last = .0.saturating_sub(1))]
+    #[error(
+        "the trace has n = {0} processes, and none is selected: select some of 0..{last}",
+        last = .0.saturating_sub(1)
+    )]
     NoProcess(u32),
 }
 

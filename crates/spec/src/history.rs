@@ -13,8 +13,7 @@ use std::io::{self, BufRead};
 use kgate_core::{Fence, GrantId, NodeId, Stamp, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::trace::VERSION;
-use crate::trace::reader::one;
+use crate::trace::{VERSION, one};
 use crate::{AtMostK, EntryOrder, EveryoneServed, SlotFences, SometimesK, Violation, WithinK};
 
 /// The result of the oracle.

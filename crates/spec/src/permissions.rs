@@ -78,8 +78,8 @@ impl Permissions {
             return None;
         }
         let text = format!(
-            "{node} entered with {stamp:?} without {} permissions, of {lacking:?}, where at most {} \
-             may be missing",
+            "{node} entered with {stamp:?} without {} permissions, of {lacking:?}, where at most \
+             {} may be missing",
             lacking.len(),
             self.k - 1
         );

@@ -8,10 +8,10 @@
 //! |---|---|
 //! | a client requests | `p0 requests`, `p0 requests 2` (two slots) |
 //! | a waiting client withdraws | `p0 withdraws` |
-//! | a client releases | `p0 releases`, of several grants `p0 releases #2` (the second one granted) |
+//! | a client releases | `p0 releases`, of several grants `p0 releases #2` (the second granted) |
 //! | a message arrives | `p0 -> p1: reply`, `p0 -> p1: reply 2` (the second one in transit) |
 //! | a message is lost | `p0 -> p1: reply lost`, `p0 -> p1: reply 2 lost` |
-//! | a message is duplicated: its copy is put at the end of the channel | `p0 -> p1: reply duplicated` |
+//! | a message is duplicated (the copy goes to the channel's end) | `p0 -> p1: reply duplicated` |
 //! | a timer expires | `p0: Refresh expires` |
 //! | a process crashes, recovers | `p0 crashes`, `p0 recovers` |
 //! | a process learns of that | `p0 learns that p1 crashed`, `p0 learns that p1 recovered` |

@@ -6,22 +6,23 @@
 
 pub mod reader;
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use kgate_core::{NodeId, Time};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// One event of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// One event of a run. A writer lends its texts and lists; a reader owns them (`Event<'static>`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
     /// A client issues a request.
     Acquire {
         /// The number of slots it requests.
-        #[serde(skip_serializing_if = "is_one")]
+        #[serde(default = "one", skip_serializing_if = "is_one")]
         weight: u32,
     },
     /// The request leaves its process.
@@ -29,23 +30,23 @@ pub enum Event<'a> {
     /// A request is granted.
     Granted {
         /// The slots, where the protocol numbers them.
-        #[serde(skip_serializing_if = "<[u32]>::is_empty")]
-        slots: &'a [u32],
+        #[serde(default, skip_serializing_if = "<[u32]>::is_empty")]
+        slots: Cow<'a, [u32]>,
         /// The fence, if there is one; in hexadecimal, because JSON has no 128-bit numbers.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<String>,
         /// The clock of the request's stamp, where the protocol claims to serve requests in the
         /// order of their stamps.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         stamp: Option<u64>,
         /// The id of the grant, where a process may have several.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         grant: Option<u64>,
     },
     /// A client releases its grant.
     Release {
         /// The id of the grant, where a process may have several.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         grant: Option<u64>,
     },
     /// A waiting client withdraws its request; of several requests, the last one.
@@ -66,50 +67,50 @@ pub enum Event<'a> {
     /// processes if neither is given.
     Send {
         /// The kind of the message.
-        kind: &'a str,
+        kind: Cow<'a, str>,
         /// The receiver, if there is one.
         to: Option<NodeId>,
         /// The receivers, if there are several but not all.
-        #[serde(skip_serializing_if = "<[NodeId]>::is_empty")]
-        to_many: &'a [NodeId],
+        #[serde(default, skip_serializing_if = "<[NodeId]>::is_empty")]
+        to_many: Cow<'a, [NodeId]>,
         /// The number of receivers.
         copies: u32,
         /// The text of the message.
-        message: &'a str,
+        message: Cow<'a, str>,
     },
     /// A message is delivered.
     Deliver {
         /// The kind of the message.
-        kind: &'a str,
+        kind: Cow<'a, str>,
         /// The sender.
         from: NodeId,
         /// The text of the message.
-        message: &'a str,
+        message: Cow<'a, str>,
     },
     /// A message to this process is lost in transit, or arrives while the process is down.
     Lost {
         /// The kind of the message.
-        kind: &'a str,
+        kind: Cow<'a, str>,
         /// The sender.
         from: NodeId,
         /// The text of the message.
-        message: &'a str,
+        message: Cow<'a, str>,
     },
     /// The network duplicates a message of this process.
     Duplicated {
         /// The kind of the message.
-        kind: &'a str,
+        kind: Cow<'a, str>,
         /// The receiver.
         to: NodeId,
         /// The text of the message.
-        message: &'a str,
+        message: Cow<'a, str>,
     },
     /// The process crashes.
     Crash,
     /// The process recovers.
     Restart {
         /// The incarnation, if the process starts with empty memory: its waiting requests are gone.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         incarnation: Option<u32>,
     },
     /// A transient fault: the memory of the process becomes arbitrary.
@@ -134,26 +135,34 @@ pub enum Event<'a> {
     /// In the state model: the process takes an action.
     Moved {
         /// The action's name.
-        action: &'a str,
+        action: Cow<'a, str>,
         /// Its state after it.
-        state: &'a str,
+        state: Cow<'a, str>,
     },
     /// In the state model: the actions that are enabled at the process from now on.
     Enabled {
         /// The names of the actions.
-        actions: &'a [&'a str],
+        actions: Vec<Cow<'a, str>>,
         /// Whether the process has the privilege: it may hold a slot until it moves.
         inside: bool,
     },
     /// A checker has found a violation; recorded at the first process concerned.
     Violated {
         /// The violated property.
-        property: &'a str,
+        property: Cow<'a, str>,
         /// The processes concerned.
-        nodes: &'a [NodeId],
+        nodes: Cow<'a, [NodeId]>,
         /// What happened, in a sentence.
-        text: &'a str,
+        text: Cow<'a, str>,
     },
+    /// An event kind that this version of kgate does not know. It is read, and never written.
+    #[serde(other)]
+    Other,
+}
+
+/// The default weight of a request.
+pub(crate) fn one() -> u32 {
+    1
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // So serde calls it.
@@ -216,7 +225,8 @@ mod tests {
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(
             text,
-            "{\"run\":{\"n\":2},\"trace\":1}\n{\"t\":5,\"node\":1,\"event\":\"suspected\",\"whom\":0}\n"
+            "{\"run\":{\"n\":2},\"trace\":1}\n\
+             {\"t\":5,\"node\":1,\"event\":\"suspected\",\"whom\":0}\n"
         );
     }
 }

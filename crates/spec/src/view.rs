@@ -149,7 +149,10 @@ pub enum ViewError {
     #[error("the view cannot be written")]
     Io(#[from] io::Error),
     /// None of the selected processes exists.
-    #[error("the trace has n = {0} processes, and none is selected: select some of 0..{last}", last = .0.saturating_sub(1))]
+    #[error(
+        "the trace has n = {0} processes, and none is selected: select some of 0..{last}",
+        last = .0.saturating_sub(1)
+    )]
     NoProcess(u32),
 }
 

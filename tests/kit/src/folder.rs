@@ -46,9 +46,9 @@ impl Drop for TempFolder {
 mod tests {
     use super::*;
 
-    /// Two folders of one name are two folders, and a dropped folder is gone.
+    /// Two folders of the same name have different paths, and a dropped folder is deleted.
     #[test]
-    fn a_folder_lives_as_long_as_its_value() {
+    fn a_folder_is_deleted_with_its_value() {
         let (one, two) = (TempFolder::new("same"), TempFolder::new("same"));
         assert_ne!(*one, *two);
         std::fs::write(one.join("file"), "text").expect("written");

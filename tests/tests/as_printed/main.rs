@@ -1,8 +1,8 @@
 //! The published defects, by swarm: as printed some seed goes wrong, repaired the same seed does
 //! not.
 //!
-//! Each of these also proves the checkers: they can fail. The schedules are told in
-//! `docs/internals/reproduction.md`.
+//! Each of these also proves that the checkers can fail. `docs/internals/reproduction.md` has the
+//! schedules.
 
 mod permission;
 mod timer_free;
@@ -11,7 +11,7 @@ mod tree_token;
 use kgate_sim::{Latency, Report};
 use kgate_tests::{Case, claims_of, t};
 
-/// A small system in which everybody asks.
+/// A small system in which every process requests.
 fn small(protocol: &str, nodes: u32, k: u32) -> Case {
     let mut case = Case::vcube_2018(protocol, nodes).high();
     case.config.k = k;

@@ -5,7 +5,7 @@ use kgate_tests::{Case, t};
 
 use super::{LIVENESS, SAFETY, found, small};
 
-/// One token among eight, everybody asks and holds it for longer than a message takes.
+/// One token among eight processes. Each requests it and holds it for longer than a message takes.
 fn one_token() -> Case {
     let mut case = small("tree-token", 8, 1);
     case.config.load.hold = t("2");
@@ -90,12 +90,12 @@ fn r8_nothing_goes_on() {
 
 /// R9 (the own request is lost): starvation.
 #[test]
-fn r9_the_wish_is_forgotten() {
+fn r9_the_request_is_forgotten() {
     found(&recovering(), "R9", LIVENESS, 5);
 }
 
-/// R10 (a stashed request beside the rebuilt one): tokens are sent to those who do not want them;
-/// nothing else is harmed.
+/// R10 (a stashed request beside the rebuilt one): tokens go to processes that have not requested
+/// one; there is no other harm.
 #[test]
 fn r10_asked_for_beside_the_rebuilt() {
     let mut case = recovering();

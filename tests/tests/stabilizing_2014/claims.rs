@@ -1,5 +1,4 @@
-//! What the paper claims and what is not so. Each is shown by a run; the tables are printed
-//! (`--nocapture`).
+//! Claims of the paper that do not hold. A run shows each; the tables are printed (`--nocapture`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,8 +38,8 @@ fn a_caterpillar_breaks_the_published_bound() {
 }
 
 /// On complete graphs D is 1, and the published bound grows with n. The first token makes a path of
-/// everybody; then the root takes them from it one by one, and cuts off the rest each time: it is n
-/// waves of up to 3 n rounds until the tree stays as it is.
+/// all processes; then the root takes them from it one by one, and cuts off the rest each time: the
+/// tree takes n waves of up to 3 n rounds until it stays as it is.
 #[test]
 fn complete_graphs_break_the_published_bound() {
     println!(
@@ -66,7 +65,7 @@ fn complete_graphs_break_the_published_bound() {
     }
 }
 
-/// The published bound, and the rounds and waves until INC with everybody in the tree.
+/// The published bound, and the rounds and waves until INC with every process in the tree.
 fn measured(shape: Shape, nodes: u32, k: u32) -> (u64, u64, u64) {
     let graph = shaped(shape, nodes, 1);
     let bound = published_bound(&graph, k);
@@ -77,7 +76,7 @@ fn measured(shape: Shape, nodes: u32, k: u32) -> (u64, u64, u64) {
     (bound, rounds, run.waves())
 }
 
-/// From a clean start under the synchronous daemon: no rng, and nobody is slow.
+/// From a clean start under the synchronous daemon: no randomness, and no slow process.
 fn synchronous(graph: &Arc<Graph>, k: u32) -> StateConfig {
     let config = StateConfig::new(Arc::clone(graph), k, 1);
     StateConfig { daemon: Daemon::Synchronous, start: Start::Clean, steps: Some(50_000), ..config }
@@ -128,7 +127,8 @@ fn the_unfair_daemon_starves() {
 /// parent by the first token of a wave only, when no other is out.
 #[test]
 fn theorem_4_2_needs_c14() {
-    let first = "0 a1, 3 a6, 4 a6, 0 a2, 1 a6, 3 a9, 4 a9, 4 a6, 0 a3, 2 a6, 1 a10, 4 a9, 0 a4, 3 a7, 3 a8, 4 a7, 4 a8, 0 a5";
+    let first = "0 a1, 3 a6, 4 a6, 0 a2, 1 a6, 3 a9, 4 a9, 4 a6, 0 a3, 2 a6, \
+                 1 a10, 4 a9, 0 a4, 3 a7, 3 a8, 4 a7, 4 a8, 0 a5";
     let second = "3 a9, 4 a9, 0 a1, 3 a6";
     let setups = setups(&cut_off(), 2, C14);
     let mut states: Vec<_> = setups.iter().map(Exclusion::clean).collect();

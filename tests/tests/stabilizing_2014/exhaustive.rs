@@ -30,7 +30,7 @@ fn each(check: impl Fn(&str, &Space<Exclusion>)) {
 
 /// No configuration is terminal.
 #[test]
-fn somebody_can_always_move() {
+fn an_action_is_always_enabled() {
     each(|name, space| assert_eq!(terminal(space).map(|at| space.states(at)), None, "{name}"));
 }
 
@@ -59,10 +59,10 @@ fn at_most_l_tokens_after_a_start() {
     });
 }
 
-/// Theorems 4.3 and 4.5: under a weakly fair daemon everybody is served again and again, from any
-/// configuration, and a configuration of INC with everybody in the tree comes at last.
+/// Theorems 4.3 and 4.5: under a weakly fair daemon every process is served again and again, from
+/// any configuration, and eventually a configuration of INC has every process in the tree.
 #[test]
-fn everybody_is_served_for_ever() {
+fn every_process_is_served_again_and_again() {
     each(|name, space| {
         for node in 0..space.processes() {
             let unserved = fair_cycle(space, |_, edge| edge.privileged >> node & 1 == 0);

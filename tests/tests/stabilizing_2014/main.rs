@@ -2,8 +2,8 @@
 //!
 //! - `exhaustive.rs`: every configuration and every daemon, on all networks of 2 and 3 processes;
 //! - `starts.rs`: thousands of random starts on larger networks;
-//! - `claims.rs`: what the paper claims and what is not so;
-//! - `printed.rs`: each correction taken back, and what goes wrong then.
+//! - `claims.rs`: claims of the paper that do not hold;
+//! - `printed.rs`: each correction taken back, and the fault that results.
 //!
 //! The tools of the first are those of `kgate check` (`kgate_check::rules`).
 

@@ -38,8 +38,8 @@ fn c1_a_neighbour_that_is_no_child() {
     deadlocks_from_a_clean_start(&shaped(Shape::Star, 4, 1), 2, C1);
 }
 
-/// C7 (a9 waits for somebody else's child): a terminal configuration on the star of 3, from a
-/// corrupted start.
+/// C7 (a9 waits for the child of another process): a terminal configuration on the star of 3, from
+/// a corrupted start.
 #[test]
 fn c7_a_token_that_nobody_takes() {
     let star = shaped(Shape::Star, 3, 1);
@@ -79,9 +79,9 @@ fn c9_two_tokens_to_one_neighbour() {
     deadlocks_from_a_clean_start(&shaped(Shape::Path, 5, 1), 3, C9);
 }
 
-/// C3 (a9 whatever T is): it cleans what is clean, and a weakly fair daemon may choose it for ever;
-/// and it ends broadcasts. C5 (AbnPath without a parent): a10 leaves everything as it is, and a
-/// weakly fair daemon may choose it for ever.
+/// C3 (a9 for any T): it cleans a clean process, so a weakly fair daemon may choose it forever; and
+/// it ends broadcasts. C5 (AbnPath without a parent): a10 changes nothing, so a weakly fair daemon
+/// may choose it forever.
 #[test]
 fn c3_and_c5_actions_that_do_nothing() {
     let pair = shaped(Shape::Path, 2, 1);
@@ -91,8 +91,8 @@ fn c3_and_c5_actions_that_do_nothing() {
     assert!(fair_cycle(&space(&pair, 1, Defects::NONE), |_, edge| edge.privileged == 0).is_none());
 }
 
-/// C6 (D is the diameter): where a token's way is longer than that, whoever comes after is never
-/// reached.
+/// C6 (D is the diameter): where a token's path is longer than the diameter, the processes further
+/// along it are never reached.
 #[test]
 fn c6_levels_end_too_soon() {
     let graph = graph(6, &[(0, 1), (0, 2), (1, 2), (2, 3), (1, 4), (3, 4), (4, 5)], 0);
@@ -140,9 +140,9 @@ fn c11_a_token_meets_a_feedback() {
     assert!(again.is_some());
 }
 
-/// Every switch has its story, once, and its number.
+/// Every switch is described exactly once, under its number.
 #[test]
-fn every_switch_has_a_story() {
+fn every_switch_is_described() {
     let switches = [C1, C3, C5, C6, C7, C8, C9, C10, C11, C14];
     assert_eq!(defects::ALL.map(|defect| defect.switch), switches);
     for defect in defects::ALL {

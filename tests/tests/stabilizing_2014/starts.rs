@@ -65,7 +65,7 @@ fn five_thousand_random_starts() {
     );
 }
 
-/// Whether the tree will not change any more: everybody is in it, and the root's neighbours are its
+/// Whether the tree is final: it contains every process, and the root's neighbours are its
 /// children.
 pub(crate) fn settled(run: &Run<Exclusion>, graph: &Graph) -> bool {
     let root = graph.root();
@@ -78,10 +78,10 @@ fn parents(states: &[State]) -> Vec<Option<NodeId>> {
     states.iter().map(|state| state.parent).collect()
 }
 
-/// Theorem 4.3: once the tree is settled, everybody has a token in ceil(product of the numbers of
-/// children on its way / l) waves; and the tree stays as it is.
+/// Theorem 4.3: once the tree is settled, every process has a token within ceil(product of the
+/// numbers of children on its way / l) waves; and the tree stays as it is.
 #[test]
-fn everybody_is_served_within_the_wave_bound() {
+fn every_process_is_served_within_the_wave_bound() {
     let (mut checked, mut most) = (0, 0);
     for seed in 1..=600 {
         let mut config = generate(seed);

@@ -62,8 +62,8 @@ impl Timing {
         }
     }
 
-    /// After so long without a quorum a node lets nobody in: its lease by the slowest clock that is
-    /// allowed, and what it takes until a cut is everywhere.
+    /// The longest time without a quorum in which a node may still grant: its lease by the slowest
+    /// permitted clock, plus the time until a cut is in place everywhere.
     pub(crate) fn lease_at_most_ns(&self) -> u64 {
         let million = 1_000_000;
         let lease_ns = self.lease_ms * million;

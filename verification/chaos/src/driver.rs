@@ -330,8 +330,9 @@ impl Driver<'_> {
         let is = |words: &[String], name: &str| words.get(1).is_some_and(|word| word == name);
         let all = self.network.processes(node)?.into_iter();
         let chosen = all.filter(|(pid, words)| match part {
-            Part::Fronts => is(words, "run"),
-            Part::Guards => is(words, "guard"),
+            // The guard is a fork of the front, and only its name differs.
+            Part::Fronts => is(words, "run") && network::name(*pid) == "kgate",
+            Part::Guards => network::name(*pid) == "kgate guard",
             Part::Trees => {
                 !is(words, "node")
                     && !is(words, "proxy")

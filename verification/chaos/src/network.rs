@@ -129,6 +129,12 @@ impl Drop for Network {
     }
 }
 
+/// The name of a process; empty if it is gone.
+pub(crate) fn name(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
 /// The address of a node's links.
 pub(crate) fn address(node: u32) -> String {
     format!("10.77.0.{}", node + 1)
@@ -275,7 +281,7 @@ mod tests {
     /// The table replaces the previous one, and has one rule per cut and one per direction of a
     /// loss.
     #[test]
-    fn the_table_says_what_is_cut() {
+    fn the_table_lists_the_cut_links() {
         let text = table(&[(0, 2)], &[(1, 50)]);
         assert!(text.starts_with("table bridge kgate\ndelete table bridge kgate\n"), "{text}");
         assert!(text.contains("iifname \"n0\" oifname \"n2\" drop\n"), "{text}");

@@ -22,7 +22,7 @@ const SYNC: &str = "KGATE_TEST_SLOW_DISK";
 #[derive(Debug)]
 struct Node {
     process: Option<Child>,
-    /// The driver killed it or told it to stop.
+    /// The driver sent it SIGKILL or SIGTERM.
     ours: bool,
 }
 

@@ -84,8 +84,8 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     writer.write(who, What::Out)
 }
 
-/// Uses a slot of the resource, and writes down if it refuses. The deadline is read before, the
-/// time after: who is refused then may not believe any more.
+/// Uses a slot of the resource, and records a refusal. The deadline is read before the use and the
+/// time after it: a holder that the resource refuses must be past its deadline.
 pub(crate) fn use_resource(
     run: &Path,
     writer: &mut Writer,

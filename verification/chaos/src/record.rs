@@ -136,8 +136,8 @@ fn parse(text: &str) -> Result<Vec<Record>> {
 mod tests {
     use super::*;
 
-    /// What is written is read again, up to the last instant of the clock; a line that a kill has
-    /// cut off is passed over.
+    /// A written record is read back unchanged, up to the last instant of the clock; a line that a
+    /// kill cut off is skipped.
     #[test]
     fn records_come_back_as_they_were() {
         let granted = What::Granted {

@@ -37,8 +37,8 @@ pub(crate) struct Line {
     /// Old fences that the resource refused.
     refused: u64,
     longest_unanswered_ms: u64,
-    /// For how much of the last minute somebody waited for a processor, in percent: with much of
-    /// it, late answers say little.
+    /// Share of the last minute in which a process waited for a processor, in percent: if it is
+    /// high, late answers say little.
     cpu_pressure: u64,
     /// The longest time for which a processor stood still: `kgate run` must have its turn within K.
     #[serde(default)]
@@ -166,7 +166,7 @@ mod tests {
 
     /// A seed is done if it ran without violations, with the same duration, faults and version.
     #[test]
-    fn what_is_done_is_not_run_again() {
+    fn a_finished_seed_is_not_run_again() {
         let options = Options::parse(&["--seeds", "3"]).unwrap();
         let plan = Planted::FenceBack.plan(700);
         let right = Line::new(&options, 2, &plan, &Verdict::default(), "abc");

@@ -287,8 +287,9 @@ impl<R: Rules> Space<R> {
     }
 }
 
-/// The bytes per configuration: what is kept of it and what the [laws](super::laws) need; mostly
-/// for rounds, in which a configuration may occur with any set of processes that must still move.
+/// The bytes per configuration: those stored and those that the [laws](super::laws) need; most of
+/// them for rounds, in which a configuration may occur with any set of processes that must still
+/// move.
 fn bytes_each(processes: u32) -> u64 {
     80 + (9 << processes)
 }

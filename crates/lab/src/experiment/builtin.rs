@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::file::Experiment;
 
-/// Name and text of each, in the order in which `kgate lab run all` runs them.
+/// Name and text of each experiment, in the order in which `kgate lab run all` runs them.
 pub const ALL: &[(&str, &str)] = &[
     ("robust-2012", include_str!("../../../../experiments/robust-2012.toml")),
     ("vcube-2018", include_str!("../../../../experiments/vcube-2018.toml")),
@@ -16,7 +16,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("which-protocol", include_str!("../../../../experiments/which-protocol.toml")),
 ];
 
-/// Finds what was asked for: an experiment of ours by its name, or a file.
+/// Finds an experiment: a built-in one by its name, or a file by its path.
 pub fn load(wanted: &str) -> Result<Experiment, String> {
     if let Some((_, text)) = ALL.iter().find(|(name, _)| *name == wanted) {
         return Experiment::parse(text).map_err(|error| format!("{wanted}: {error}"));
@@ -25,7 +25,8 @@ pub fn load(wanted: &str) -> Result<Experiment, String> {
     if path.extension().is_none() && !path.exists() {
         let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
         return Err(format!(
-            "there is no experiment '{wanted}': choose of {}, all, or give a file such as mine.toml",
+            "there is no experiment '{wanted}': choose one of {}, all, or a file such as \
+             mine.toml",
             names.join(", ")
         ));
     }
@@ -33,10 +34,11 @@ pub fn load(wanted: &str) -> Result<Experiment, String> {
         std::fs::read_to_string(path).map_err(|error| format!("cannot read {wanted}: {error}"))?;
     let experiment = Experiment::parse(&text).map_err(|error| format!("{wanted}: {error}"))?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    // What was run before is kept under one name in every folder of results.
+    // Finished runs are stored under this name in every folder of results.
     if stem != experiment.name && !path.ends_with(super::store::EXPERIMENT) {
         return Err(format!(
-            "{wanted}: its name is '{}', by which its results are found again: call the file {0}.toml, or change the name to {stem}",
+            "{wanted}: the file name must match the experiment's name '{}': rename the file to \
+             {0}.toml, or change the name to {stem}",
             experiment.name
         ));
     }
@@ -47,7 +49,7 @@ pub fn load(wanted: &str) -> Result<Experiment, String> {
 mod tests {
     use super::*;
 
-    /// Every experiment of ours can be read, and is called as it is listed.
+    /// Every built-in experiment is valid, and its name is the one in the list.
     #[test]
     fn all_can_be_read() {
         for (name, _) in ALL {

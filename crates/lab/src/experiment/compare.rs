@@ -1,4 +1,4 @@
-//! Who is best, and what differs between two results.
+//! Rankings of protocols, and the differences between two results.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,45 +10,45 @@ use super::results::Results;
 use super::row::Mean;
 use super::summary::{CORRECT, Cell};
 
-/// What protocols are compared by: the first decides, the others stand beside it.
+/// The metrics of a ranking: the first decides, the others are shown beside it.
 pub const USUAL: [&str; 3] = ["obtaining.mean", "messages_per_grant", "grants"];
-/// What is ranked, if it varies.
+/// The parameter that is ranked, if it varies.
 const RANKED: &str = "protocol";
 
-/// The best first, at one combination of the other parameters.
+/// A ranking, best first, at one combination of the other parameters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranking {
     /// The grid.
     pub grid: String,
-    /// The combination.
+    /// The combination of parameters.
     pub at: BTreeMap<String, String>,
-    /// What decides.
+    /// The metric that decides.
     pub by: String,
-    /// Best first.
+    /// The entries, best first.
     pub order: Vec<Ranked>,
 }
 
-/// One of them.
+/// One entry of a ranking.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranked {
-    /// Who.
+    /// The protocol or configuration.
     pub name: String,
-    /// Whether its interval meets that of the one before, so that nobody can say which is better.
+    /// Whether its interval overlaps that of the previous entry, so that the order is uncertain.
     pub ties: bool,
-    /// Number of runs with violations; an incorrect one ranks last.
+    /// Number of runs with violations; an incorrect entry ranks last.
     pub incorrect: usize,
-    /// The metrics that it has.
+    /// The metrics that were measured for it.
     pub means: BTreeMap<String, Value>,
 }
 
-/// A mean with half of its interval.
+/// A mean with half of its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Value {
     /// The mean.
     pub mean: f64,
     /// Half of the 95 % interval.
     pub half: Option<f64>,
-    /// Of so many runs.
+    /// The number of runs.
     pub runs: usize,
 }
 
@@ -64,9 +64,9 @@ impl From<Value> for Mean {
     }
 }
 
-/// Rankings by a metric (and the usual ones beside it), for every combination of the parameters but
-/// the protocol; where no protocol varies, one for each grid. More is better for what counts
-/// grants, less for everything else, unless `most` says that more is.
+/// Rankings by a metric (and the usual ones beside it), for every combination of the parameters
+/// other than the protocol; without a varying protocol, one per grid. Higher is better for metrics
+/// that count grants, lower for all others, unless `most` says that higher is.
 pub fn rankings(results: &Results, by: &str, most: bool) -> Vec<Ranking> {
     let mut rankings: Vec<Ranking> = Vec::new();
     for cell in &results.cells {
@@ -108,7 +108,7 @@ pub fn rankings(results: &Results, by: &str, most: bool) -> Vec<Ranking> {
 }
 
 impl Value {
-    /// Whether the intervals meet.
+    /// Whether the intervals overlap.
     fn meets(&self, other: &Self) -> bool {
         (self.mean - other.mean).abs() <= self.half.unwrap_or(0.0) + other.half.unwrap_or(0.0)
     }
@@ -117,7 +117,7 @@ impl Value {
 fn ranked(cell: &Cell, name: String, by: &str) -> Ranked {
     let names: BTreeSet<&str> = USUAL.into_iter().chain([by]).collect();
     let means = names.into_iter().filter_map(|name| {
-        // A metric that only some runs have would compare the lucky ones.
+        // A metric that only some runs have would compare a biased sample.
         let mean = cell.metric(name).filter(|mean| mean.runs == cell.runs)?;
         Some((name.to_owned(), mean.into()))
     });
@@ -134,50 +134,50 @@ fn better(a: &Ranked, b: &Ranked, by: &str, most: bool) -> Ordering {
     })
 }
 
-/// Of these more is better; of times, messages and queues less is.
+/// Metrics for which higher is better; for times, messages and queues lower is.
 fn more_is_better(metric: &str) -> bool {
     ["grants", "cs_bandwidth", "slots_in_use.mean", CORRECT].contains(&metric)
 }
 
-/// What differs between two results of an experiment.
+/// The differences between two results of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Difference {
     /// The experiment.
     pub experiment: String,
-    /// Facts with another verdict: the name, the one and the other.
+    /// Facts with different verdicts: the name, and both verdicts.
     pub verdicts: Vec<(String, Outcome, Outcome)>,
-    /// Points that only the first has.
+    /// Points that only the first result has.
     pub only_here: Vec<String>,
-    /// Points that only the other has.
+    /// Points that only the second result has.
     pub only_there: Vec<String>,
-    /// Metrics that differ by more than their intervals, the greatest change first.
+    /// Metrics that differ by more than their intervals, the largest change first.
     pub metrics: Vec<Change>,
-    /// How many means were compared.
+    /// The number of means that were compared.
     pub compared: usize,
 }
 
 /// A metric that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// Which point.
+    /// The point.
     pub at: String,
-    /// Which metric.
+    /// The metric.
     pub metric: String,
-    /// In the first.
+    /// Its mean in the first result.
     pub here: Value,
-    /// In the other.
+    /// Its mean in the second result.
     pub there: Value,
 }
 
 impl Change {
-    /// How much the other is more, as a share of the first.
+    /// The relative change from the first to the second result.
     pub fn share(&self) -> f64 {
         (self.there.mean - self.here.mean) / self.here.mean.abs()
     }
 }
 
 impl Difference {
-    /// Whether they say the same.
+    /// Whether the results agree.
     pub fn is_none(&self) -> bool {
         self.verdicts.is_empty()
             && self.only_here.is_empty()
@@ -186,9 +186,9 @@ impl Difference {
     }
 }
 
-/// What differs between two results: verdicts, points, and of the metrics that plots, facts and
-/// rankings use those that are apart by more than their intervals together. One run has no
-/// interval, so any difference counts there.
+/// The differences between two results: verdicts, points, and those metrics of plots, facts and
+/// rankings that differ by more than the sum of their intervals. A single run has no interval, so
+/// any difference counts there.
 pub fn difference(here: &Results, there: &Results) -> Difference {
     let experiment = &here.experiment;
     let key = |cell: &Cell| (cell.grid.clone(), cell.at.clone());
@@ -240,7 +240,7 @@ fn point(cell: &Cell) -> String {
     format!("{}: {}", cell.grid, words.join(", "))
 }
 
-/// The metrics that somebody looks at.
+/// The metrics that plots, facts or rankings use.
 fn used(results: &Results) -> BTreeSet<String> {
     let experiment = &results.experiment;
     let mut used: BTreeSet<String> = USUAL.map(str::to_owned).into();
@@ -260,7 +260,8 @@ mod tests {
     use super::*;
 
     fn results(times: &[(&str, f64, bool)]) -> Results {
-        let text = "name = 'mine'\ntitle = 't'\nabout = 'a'\n[[grid]]\nname = 'g'\nseeds = 3\nvary = { protocol = ['raymond', 'vcube', 'slots', 'bas'] }";
+        let text = "name = 'mine'\ntitle = 't'\nabout = 'a'\n[[grid]]\nname = 'g'\nseeds = 3\n\
+                    vary = { protocol = ['raymond', 'vcube', 'slots', 'bas'] }";
         let mut rows = Vec::new();
         for (protocol, time, correct) in times {
             for seed in 1..=3u8 {
@@ -282,8 +283,8 @@ mod tests {
         ranking.order.iter().map(|ranked| ranked.name.as_str()).collect()
     }
 
-    /// The fastest is first; what cannot be told apart says so; planted: the fastest of all is not
-    /// correct and stands last.
+    /// The fastest is first, and an overlap is marked as a tie. Planted: the fastest of all is
+    /// incorrect and ranks last.
     #[test]
     fn the_best_is_first() {
         let results = results(&[
@@ -307,8 +308,8 @@ mod tests {
         assert_eq!(names(&rankings(&results, "obtaining.mean", false)[0]), ["raymond", "vcube"]);
     }
 
-    /// Equal results do not differ; what differs within the intervals does not count; what differs
-    /// beyond does, also a point that is missing.
+    /// Equal results do not differ. Differences within the intervals do not count; differences
+    /// beyond them do, and so does a missing point.
     #[test]
     fn what_differs() {
         let first = results(&[("raymond", 5.0, true), ("vcube", 3.0, true)]);

@@ -1,8 +1,8 @@
-//! An experiment as a file: which runs, which plots, which published facts. All of it can be read
-//! and changed without knowing Rust.
+//! An experiment as a file: its runs, its plots, and the published facts to check. All of it can be
+//! read and changed without knowing Rust.
 //!
-//! A run is a command line of `kgate sim` (or `kgate check`), so a grid is flags: those that stay
-//! (`set`) and those that vary (`vary`), by their long names. What a run measured is named by its
+//! A run is a command line of `kgate sim` (or `kgate check`), so a grid is a set of flags, by their
+//! long names: those that are fixed (`set`) and those that vary (`vary`). A metric is named by its
 //! path in the JSON that the same command prints with `--json`, as in `obtaining.mean`,
 //! `messages.by_kind.tree` or `slots_in_use.series.57`.
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-/// A scalar of the file, as it stands on a command line: `8`, `0.5`, `high`, `true`.
+/// A scalar of the file, as written on a command line: `8`, `0.5`, `high`, `true`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(from = "Scalar")]
 pub struct Word(pub String);
@@ -39,91 +39,92 @@ impl From<Scalar> for Word {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Its name, as on the command line; the file is called so too.
+    /// Its name on the command line; the file has the same name.
     pub name: String,
-    /// One line for people.
+    /// One line for readers.
     pub title: String,
-    /// Whose results are looked at; none if it is our own question.
+    /// The paper whose results are checked; none for a question of our own.
     pub paper: Option<String>,
-    /// The setting and how we read what the paper leaves open. Paragraphs are divided by empty
-    /// lines.
+    /// The setting, and our interpretation where the paper leaves a choice. Paragraphs are
+    /// separated by empty lines.
     pub about: String,
-    /// What is run.
+    /// The runs.
     pub grid: Vec<Grid>,
-    /// What is drawn.
+    /// The plots.
     #[serde(default)]
     pub plot: Vec<Plot>,
-    /// What was published, and how it is compared with what was measured.
+    /// The published facts, and how they are compared with the measurements.
     #[serde(default)]
     pub fact: Vec<Fact>,
-    /// What of it was run: `--quick` and `--set`. It stands on top of the file that is kept with
-    /// the results, so that this file run again gives the same.
+    /// The selection that was run: `--quick` and `--set`. It is written at the top of the copy of
+    /// the file that is stored with the results, so that running this copy again gives the same
+    /// results.
     #[serde(default)]
     pub taken: Taken,
-    /// The file as it was read.
+    /// The text of the file.
     #[serde(skip)]
     pub text: String,
 }
 
-/// What of an experiment is run.
+/// A selection of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Taken {
     /// Fewer seeds and values.
     pub quick: bool,
-    /// Flags with the values that they get instead of the file's own; several make a parameter that
-    /// varies.
+    /// Flags with the values that replace those of the file; several values make a varying
+    /// parameter.
     pub set: BTreeMap<String, Vec<Word>>,
 }
 
-/// Runs for all combinations of the values that vary, each with several seeds.
+/// Runs for all combinations of the varying parameters, each with several seeds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
-    /// Its name within the experiment.
+    /// Its name, unique within the experiment.
     pub name: String,
-    /// Which command makes a run.
+    /// The command that makes a run.
     #[serde(default)]
     pub tool: Tool,
-    /// So many seeds, from 1 on, for each combination.
+    /// The number of seeds per combination, from 1 on.
     #[serde(default = "one")]
     pub seeds: u32,
-    /// Flags that are the same in every run; `true` stands for a flag without a value.
+    /// Flags that are the same in every run; `true` means a flag without a value.
     #[serde(default)]
     pub set: BTreeMap<String, Word>,
-    /// Parameters with their values. A value is a word for the flag of that name, or a table: its
-    /// `label` names the value in tables and plots, and its other keys are flags.
+    /// Parameters with their values. A value is an argument of the flag with that name, or a table:
+    /// its `label` is the name in tables and plots, and its other keys are flags.
     #[serde(default)]
     pub vary: BTreeMap<String, Vec<Level>>,
-    /// What `--quick` takes instead: other seeds, other flags, fewer values.
+    /// The replacements for `--quick`: other seeds, other flags, fewer values.
     #[serde(default)]
     pub quick: Quick,
 }
 
-/// What `--quick` takes instead of a grid's own.
+/// The replacements for `--quick`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quick {
-    /// Seeds.
+    /// Fewer seeds than the grid has.
     pub seeds: Option<u32>,
     /// Flags that replace or join those of the grid.
     pub set: BTreeMap<String, Word>,
-    /// Parameters whose values are fewer: each must be one of the grid's own.
+    /// Parameters with fewer values, each of which must be one of the grid's own.
     pub vary: BTreeMap<String, Vec<Word>>,
 }
 
-/// Which command makes a run.
+/// The command that makes a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tool {
     /// `kgate sim`.
     #[default]
     Sim,
-    /// `kgate check`; it has no seed.
+    /// `kgate check`, which has no seed.
     Check,
 }
 
-/// A value of a parameter that varies.
+/// A value of a varying parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum Level {
@@ -131,16 +132,16 @@ pub enum Level {
     Plain(Word),
     /// Several flags under one name.
     Named {
-        /// How it is called in tables and plots.
+        /// The name in tables and plots.
         label: Word,
-        /// The flags that it stands for.
+        /// The flags.
         #[serde(flatten)]
         flags: BTreeMap<String, Word>,
     },
 }
 
 impl Level {
-    /// How it is called in tables and plots.
+    /// The name in tables and plots.
     pub fn label(&self) -> &Word {
         match self {
             Self::Plain(word) => word,
@@ -149,49 +150,49 @@ impl Level {
     }
 }
 
-/// A plot: one metric over one parameter, a curve for each value of another.
+/// A plot: one metric over one parameter, with a curve per value of another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// Its name; the file is called so.
+    /// Its name, and that of its file.
     pub name: String,
-    /// What stands above it.
+    /// The heading.
     pub title: String,
-    /// Which figure of the paper it answers to.
+    /// The figure of the paper that it reproduces.
     pub figure: Option<String>,
-    /// Of which grid.
+    /// The grid.
     pub grid: String,
-    /// The parameter of the horizontal axis; `time` draws the course of a `..series` metric
-    /// instead.
+    /// The parameter of the horizontal axis; `time` draws a time series, whose metric ends with
+    /// `.series`.
     pub x: String,
     /// The metric of the vertical axis.
     pub y: String,
-    /// The parameter with a curve for each of its values.
+    /// The parameter that has a curve per value.
     pub series: String,
-    /// What stands above the names of the curves, if not the parameter's own name.
+    /// The heading of the legend, if not the name of the parameter.
     pub series_label: Option<String>,
-    /// Which runs: each parameter named here has one of these values.
+    /// The runs that are shown: each parameter named here has one of these values.
     #[serde(default)]
     pub only: Selection,
-    /// What stands at the axes, with units.
+    /// The label of the horizontal axis, with its unit.
     pub x_label: String,
-    /// See there.
+    /// The label of the vertical axis, with its unit.
     pub y_label: String,
-    /// Whether an axis is logarithmic.
+    /// Whether the horizontal axis is logarithmic.
     #[serde(default)]
     pub log_x: bool,
-    /// See there.
+    /// Whether the vertical axis is logarithmic.
     #[serde(default)]
     pub log_y: bool,
-    /// A published curve beside ours, as (x, y).
+    /// A published curve shown beside the measured ones, as (x, y).
     #[serde(default)]
     pub published: Vec<(f64, f64)>,
 }
 
-/// Runs by their parameters: each that is named has one of these values.
+/// Selects runs by their parameters: each parameter named here has one of these values.
 pub type Selection = BTreeMap<String, Words>;
 
-/// One word or several.
+/// One value or several.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "OneOrMore")]
 pub struct Words(pub BTreeSet<Word>);
@@ -212,90 +213,90 @@ impl From<OneOrMore> for Words {
     }
 }
 
-/// Something that was published.
+/// A published fact.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fact {
-    /// Its name, as in `L1`.
+    /// Its name, such as `L1`.
     pub id: String,
-    /// Where it stands: a section, a figure, a theorem.
+    /// Its place in the paper: a section, a figure, a theorem.
     pub place: String,
-    /// What is claimed, in our words, with the published number if there is one.
+    /// The claim in our words, with the published number if there is one.
     pub claim: String,
-    /// How we read it, and what we found where it does not hold.
+    /// Our interpretation, and the explanation if the claim does not hold.
     pub remark: Option<String>,
-    /// All of these must hold.
+    /// The checks, all of which must hold.
     #[serde(default)]
     pub check: Vec<Check>,
-    /// Why it cannot be checked, if it cannot.
+    /// Why the fact cannot be checked, if it cannot.
     pub cannot: Option<String>,
 }
 
-/// A comparison of what was measured, for every combination of parameters that `only`, `left` and
+/// A comparison of measurements, for every combination of parameters that `only`, `left` and
 /// `right` leave open.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Of which grid.
+    /// The grid.
     pub grid: String,
-    /// Which metric.
+    /// The metric.
     pub metric: String,
-    /// Which runs.
+    /// The runs that are compared.
     #[serde(default)]
     pub only: Selection,
-    /// Which of them are on the left side.
+    /// The runs on the left side.
     #[serde(default)]
     pub left: Selection,
-    /// What must be so.
+    /// The relation that must hold.
     pub is: Relation,
-    /// What is on the right side: other runs at the same place ..
+    /// The right side: other runs at the same place,
     #[serde(default)]
     pub right: Selection,
-    /// .. of another grid, if not the same ..
+    /// of another grid, if not the same,
     pub right_grid: Option<String>,
-    /// .. or by another metric ..
+    /// with another metric, if not the same,
     pub right_metric: Option<String>,
-    /// .. or a number.
+    /// or a number.
     pub value: Option<f64>,
-    /// The right side counts so many times.
+    /// A factor for the right side.
     #[serde(default = "once")]
     pub times: f64,
-    /// How far sides that are equal may differ, as a share of the right one; how much a curve that
-    /// is flat may vary; how much lower than a peak everything outside of it must be.
+    /// The tolerance, relative: how far equal sides may differ, how much a flat curve may vary, and
+    /// how much lower than a peak all other values must be.
     #[serde(default)]
     pub within: f64,
     /// The axis of a trend or a peak.
     pub along: Option<String>,
-    /// Where the peak is: the least and the greatest place.
+    /// The interval of the peak on the axis: its lower and its upper end.
     pub between: Option<(f64, f64)>,
-    /// In how many of the compared places it must be so.
+    /// In how many of the compared places the relation must hold.
     #[serde(default)]
     pub how_often: HowOften,
 }
 
-/// What must be so.
+/// A relation between both sides, or a trend of the left side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Relation {
-    /// Left is more than right.
+    /// Left is greater than right.
     Greater,
-    /// Left is less.
+    /// Left is less than right.
     Less,
-    /// They are the same within `within`.
+    /// Both sides are equal, up to `within`.
     Equal,
     /// Left is at most right.
     Most,
     /// Left is at least right.
     Least,
-    /// It never falls by more than `within` of the value before, and is more at the end than at the
-    /// beginning.
+    /// The curve never falls by more than `within` of the previous value, and its last value is
+    /// greater than its first.
     Grows,
-    /// The other way round.
+    /// The opposite of `Grows`.
     Falls,
     /// All values are within `within` of their mean.
     Flat,
-    /// Its greatest value is between two places of the axis, and no value outside of them is within
-    /// `within` of it.
+    /// The greatest value is inside the interval, and no value outside of it is within `within` of
+    /// it.
     Peaks,
 }
 
@@ -303,7 +304,7 @@ pub enum Relation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HowOften {
-    /// Everywhere.
+    /// In all of them.
     #[default]
     Always,
     /// In more than half.

@@ -1,17 +1,16 @@
-//! The points of a grid: every combination of its values and seeds, as the command line that makes
-//! the run.
+//! The points of a grid: every combination of its values and seeds, as the command line of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::file::{Experiment, Grid, Level, Taken, Tool, Word};
 use super::parse::ExperimentError;
 
-/// The long names of the flags that each command knows.
+/// The long names of the flags of each command.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// Of `kgate sim`.
+    /// The flags of `kgate sim`.
     pub sim: BTreeSet<String>,
-    /// Of `kgate check`.
+    /// The flags of `kgate check`.
     pub check: BTreeSet<String>,
 }
 
@@ -24,12 +23,12 @@ impl Flags {
     }
 }
 
-/// A run to be made.
+/// A run that an experiment needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The grid.
     pub grid: String,
-    /// Its parameters with the labels of their values.
+    /// The parameters with the labels of their values.
     pub at: BTreeMap<String, String>,
     /// The seed; 1 for a command that has none.
     pub seed: u64,
@@ -42,13 +41,13 @@ pub struct Point {
 }
 
 impl Point {
-    /// The command as it is typed.
+    /// The command line as a user types it.
     pub fn command(&self) -> String {
         let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
         format!("kgate {}", words.join(" "))
     }
 
-    /// For people: `low, processes = 8, protocol = raymond, seed 1`.
+    /// A description for people: `low, processes = 8, protocol = raymond, seed 1`.
     pub fn name(&self) -> String {
         let at: Vec<String> =
             self.at.iter().map(|(name, label)| format!("{name} = {label}, ")).collect();
@@ -59,7 +58,7 @@ impl Point {
 /// The runs of an experiment, with notes for the user.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// In the order of grids, then of parameters by name, of their values in the file, of seeds.
+    /// Sorted by grid, then by parameter name, by value in the order of the file, and by seed.
     pub points: Vec<Point>,
     /// The values that `--set` replaced.
     pub notes: Vec<String>,
@@ -197,10 +196,10 @@ fn command(tool: Tool) -> &'static str {
     }
 }
 
-/// A value of each parameter.
+/// A combination: one value per parameter.
 type Chosen<'a> = Vec<(&'a String, &'a Level)>;
 
-/// All of them. The seed changes first, then the last parameter.
+/// All combinations. The seed changes fastest, then the last parameter.
 fn points(grid: &Grid) -> Vec<Point> {
     let mut combinations: Vec<Chosen<'_>> = vec![vec![]];
     for (name, levels) in &grid.vary {
@@ -251,12 +250,12 @@ fn point(grid: &Grid, chosen: &[(&String, &Level)], seed: u64) -> Point {
     }
 }
 
-/// The flags that come first in a command.
+/// The flags that are written first in a command.
 const FIRST: [&str; 3] = ["protocol", "processes", "k"];
 
-/// The word quoted for a shell.
+/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@+%".contains(letter);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.into();
     }

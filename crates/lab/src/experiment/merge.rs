@@ -11,7 +11,7 @@ use super::row::Row;
 use super::run::{Done, RunError, sorted_out};
 use super::store::{self, Store, StoreError};
 
-/// Joins `parts` into `dir`, and writes everything that is made of the runs.
+/// Joins `parts` into `dir`, and writes all results derived from the runs.
 pub fn merge(parts: &[PathBuf], dir: &Path, flags: &Flags) -> Result<Done, RunError> {
     let mut experiment: Option<(Experiment, &PathBuf)> = None;
     let mut rows: BTreeMap<_, (Row, &PathBuf)> = BTreeMap::new();
@@ -21,9 +21,12 @@ pub fn merge(parts: &[PathBuf], dir: &Path, flags: &Flags) -> Result<Done, RunEr
         match &experiment {
             Some((first, _)) if first.text == text => {}
             Some((_, other)) => {
-                return Err(
-                    differ(part, other, "they are of different experiments or settings").into()
-                );
+                return Err(differ(
+                    part,
+                    other,
+                    "they belong to different experiments or settings",
+                )
+                .into());
             }
             None => experiment = Some((Experiment::parse(&text)?, part)),
         }

@@ -1,22 +1,22 @@
-//! What a command's JSON says, as numbers with names.
+//! The JSON output of a command as named numbers.
 //!
-//! A number is named by its path, as in `obtaining.mean`; true is 1, and what is null has no name.
-//! A list of numbers is a series. Of a list of things that have a `name`, each is named by it
-//! (`properties.at-most-k.holds`), and any other list is counted (`violations`). What tells of the
-//! machine and not of the run is left out, so that the same run gives the same numbers everywhere.
+//! A number is named by its path, as in `obtaining.mean`; true is 1, and null has no name. A list
+//! of numbers is a series. In a list of objects with a `name`, each is addressed by it
+//! (`properties.at-most-k.holds`), and any other list is counted (`violations`). Values that depend
+//! on the machine are omitted, so that the same run gives the same numbers everywhere.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What differs from machine to machine, and the seed, which stands beside the numbers anyway.
+/// Values that differ from machine to machine, and the seed, which has a column of its own.
 const LEFT_OUT: [&str; 5] =
     ["wall_seconds", "seconds", "events_per_second", "peak_memory_bytes", "seed"];
 
 /// Numbers and series by their names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
-    /// Numbers.
+    /// Single numbers.
     pub measured: BTreeMap<String, f64>,
     /// Lists of numbers.
     pub series: BTreeMap<String, Vec<f64>>,

@@ -1,14 +1,15 @@
 //! Experiments: files that define runs, plots and published results, and their evaluation.
 //!
-//! - [`file`](mod@file): an experiment as a file; [`parse`]: reading one; [`builtin`]: those that
-//!   come with kgate;
-//! - [`grid`]: the command lines of its runs; [`run`](mod@run): making them; [`metrics`]: what a
-//!   report says, as numbers; [`progress`]: how far it is;
-//! - [`row`]: a finished run; [`store`]: finished runs on disk; [`tables`]: the same for other
-//!   programs; [`merge`]: shards, joined;
-//! - [`summary`]: what several runs say together; [`facts`]: verdicts on what was published;
-//!   [`number`]: numbers for people;
-//! - [`plot`]: figures; [`report`]: a page for people; [`results`]: a folder of results, read and
+//! - [`file`](mod@file): an experiment as a file; [`parse`]: reading and validating it;
+//!   [`builtin`]: the experiments that are part of kgate;
+//! - [`grid`]: the command lines of the runs; [`run`](mod@run): making the runs; [`metrics`]: a
+//!   report as numbers; [`progress`]: the progress display;
+//! - [`row`]: a finished run; [`store`]: finished runs on disk; [`tables`]: tables for other
+//!   programs; [`merge`]: joining shards;
+//! - [`summary`]: means over seeds; [`facts`]: verdicts on published facts; [`number`]: formatting
+//!   numbers;
+//! - [`plot`]: figures; [`report`]: the HTML report; [`results`]: a folder of results, read and
+//!   written; [`compare`]: rankings and differences.
 //!   written; [`compare`]: who is best, what differs.
 
 use std::path::Path;
@@ -40,7 +41,7 @@ pub use row::{Mean, Row};
 pub use run::{Ran, Runner};
 pub use store::StoreError;
 
-/// Writes everything that is made of the runs, which are in the order of the grids.
+/// Writes all results derived from the runs, which are in the order of the grids.
 pub fn finish(dir: &Path, experiment: &Experiment, rows: &[Row]) -> Result<(), StoreError> {
     tables::write(dir, experiment, rows)?;
     results::Results::of(experiment.clone(), rows).write(dir)

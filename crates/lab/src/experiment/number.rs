@@ -1,4 +1,4 @@
-//! Numbers for people: four digits that count, and no more than a reader wants.
+//! Formats numbers for people, with four significant digits.
 
 use super::Mean;
 
@@ -33,7 +33,7 @@ pub fn shown_mean(mean: &Mean) -> String {
     }
 }
 
-/// Two digits are enough for an interval.
+/// An interval needs only two digits.
 fn shown_half(half: f64) -> String {
     if half >= 10.0 {
         format!("{half:.0}")
@@ -46,7 +46,7 @@ fn shown_half(half: f64) -> String {
 mod tests {
     use super::*;
 
-    /// Four digits that count; whole numbers stay whole; what is no number says so.
+    /// Four significant digits; whole numbers stay whole; NaN is named as such.
     #[test]
     fn numbers_are_short() {
         let cases = [

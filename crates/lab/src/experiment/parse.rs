@@ -1,5 +1,5 @@
-//! From the text of an experiment to the experiment: everything that could go wrong later is
-//! refused here, with the place and what to do.
+//! Reads and validates an experiment: an error that would occur later is reported here, with its
+//! place and what to do.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -8,28 +8,28 @@ use super::file::{
     Check, Experiment, Fact, Grid, Level, Plot, Relation, Selection, Taken, Tool, Word,
 };
 
-/// Why a text is no experiment.
+/// Why a text is not a valid experiment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExperimentError {
-    /// It is not TOML, or has other keys.
+    /// It is not TOML, or has unknown keys.
     #[error("{0}")]
     Toml(String),
-    /// Something in it does not fit the rest.
+    /// A part of it contradicts another, or is out of range.
     #[error("{place}: {what}")]
     Wrong {
-        /// Where.
+        /// The place in the file.
         place: String,
-        /// What, and what to do.
+        /// What is wrong, and what to do.
         what: String,
     },
 }
 
-/// Flags that say how a run is shown or repeated, not what is run.
+/// Flags that control how a run is shown or repeated, and not what is run.
 const NOT_FOR_RUNS: [&str; 10] =
     ["seed", "seeds", "runs", "swarm", "save", "json", "trace", "diagram", "scenario", "explore"];
 
 impl Experiment {
-    /// Reads an experiment.
+    /// Parses an experiment.
     pub fn parse(text: &str) -> Result<Self, ExperimentError> {
         let mut experiment: Self = toml::from_str(text)
             .map_err(|error| ExperimentError::Toml(error.to_string().trim_end().into()))?;
@@ -38,7 +38,7 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// The same experiment, of which this is run. The text tells it too.
+    /// The same experiment with a selection. The text of the file contains the selection, too.
     pub fn taking(mut self, taken: Taken) -> Self {
         let own = self.text.lines().filter(|line| !line.starts_with("taken."));
         let mut text = String::new();
@@ -67,7 +67,7 @@ impl Experiment {
         let place = "the experiment";
         file_name(place, &self.name)?;
         if self.grid.is_empty() {
-            return wrong(place, "nothing is run: add a [[grid]]");
+            return wrong(place, "there is no grid: add a [[grid]]");
         }
         once(place, "grid", self.grid.iter().map(|grid| &grid.name))?;
         once(place, "plot", self.plot.iter().map(|plot| &plot.name))?;
@@ -92,13 +92,10 @@ impl Experiment {
         let place = format!("fact {}", fact.id);
         match (&fact.cannot, fact.check.is_empty()) {
             (None, true) => {
-                return wrong(
-                    &place,
-                    "it is not compared with anything: add a check, or say with cannot why not",
-                );
+                return wrong(&place, "it has no check: add one, or set cannot to the reason");
             }
             (Some(_), false) => {
-                return wrong(&place, "it has checks and cannot be checked: leave out one of them");
+                return wrong(&place, "it has both check and cannot: remove one of them");
             }
             (None, false) | (Some(_), true) => {}
         }
@@ -129,16 +126,14 @@ impl Experiment {
             | Relation::Least
                 if !sides =>
             {
-                wrong(
-                    place,
-                    "there is nothing on the right side: give right, right_grid, right_metric or value",
-                )
+                wrong(place, "there is no right side: set right, right_grid, right_metric or value")
             }
-            Relation::Grows | Relation::Falls | Relation::Peaks if check.along.is_none() => {
-                wrong(place, "a trend or a peak needs an axis: give along, a parameter of the grid")
-            }
+            Relation::Grows | Relation::Falls | Relation::Peaks if check.along.is_none() => wrong(
+                place,
+                "a trend or a peak needs an axis: set along to a parameter of the grid",
+            ),
             Relation::Peaks if check.between.is_none() => {
-                wrong(place, "a peak is somewhere: give between = [least, greatest]")
+                wrong(place, "a peak needs an interval: set between = [least, greatest]")
             }
             Relation::Greater
             | Relation::Less
@@ -163,18 +158,15 @@ impl Experiment {
 fn check_grid(grid: &Grid) -> Result<(), ExperimentError> {
     let place = format!("grid {}", grid.name);
     if grid.seeds == 0 || grid.quick.seeds == Some(0) {
-        return wrong(&place, "seeds = 0 runs nothing: give at least 1");
+        return wrong(&place, "seeds = 0 makes no runs: use at least 1");
     }
     if grid.tool == Tool::Check && (grid.seeds > 1 || grid.quick.seeds.is_some()) {
-        return wrong(&place, "kgate check has no seeds: leave them out");
+        return wrong(&place, "kgate check has no seeds: remove them");
     }
     let mut varied = BTreeSet::new();
     for (name, levels) in &grid.vary {
         if levels.is_empty() {
-            return wrong(
-                &place,
-                format!("{name} varies over no values: give some, or leave it out"),
-            );
+            return wrong(&place, format!("{name} has no values: add some, or remove it"));
         }
         once(&place, &format!("value of {name}"), levels.iter().map(|level| &level.label().0))?;
         let flags: BTreeSet<&String> = levels.iter().flat_map(|level| flags(name, level)).collect();
@@ -182,25 +174,28 @@ fn check_grid(grid: &Grid) -> Result<(), ExperimentError> {
             if !varied.insert(flag) {
                 return wrong(
                     &place,
-                    format!("two parameters give --{flag}: let one of them vary it"),
+                    format!("two parameters set --{flag}: remove it from one of them"),
                 );
             }
         }
         if grid.set.contains_key(name) || grid.quick.set.contains_key(name) {
-            return wrong(&place, format!("{name} is in both set and vary: leave it out of one"));
+            return wrong(
+                &place,
+                format!("{name} is in both set and vary: remove it from one of them"),
+            );
         }
     }
     let given = grid.set.keys().chain(grid.quick.set.keys()).chain(varied);
     if let Some(flag) = given.into_iter().find(|flag| NOT_FOR_RUNS.contains(&flag.as_str())) {
         let what = match flag.as_str() {
-            "seed" | "runs" => "the laboratory counts the seeds itself: give seeds = ..",
-            _ => "it does not say what is run: leave it out",
+            "seed" | "runs" => "the laboratory sets the seeds: use seeds = ..",
+            _ => "it does not change what is run: remove it",
         };
         return wrong(&place, format!("--{flag}: {what}"));
     }
     for (name, words) in &grid.quick.vary {
         if words.is_empty() {
-            return wrong(&place, format!("quick.vary leaves no value of {name}: give some"));
+            return wrong(&place, format!("quick.vary has no values of {name}: add some"));
         }
         parameter(&place, grid, name)?;
         words.iter().try_for_each(|word| level(&place, grid, name, word))?;
@@ -208,7 +203,7 @@ fn check_grid(grid: &Grid) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// The flags that a value of a parameter gives.
+/// The flags of one value of a parameter.
 fn flags<'a>(name: &'a String, level: &'a Level) -> Vec<&'a String> {
     match level {
         Level::Plain(_) => vec![name],
@@ -241,13 +236,16 @@ fn level(place: &str, grid: &Grid, name: &str, word: &Word) -> Result<(), Experi
     wrong(place, format!("{} of {name} in grid {}", unknown("value", &word.0, levels), grid.name))
 }
 
-/// Names become names of folders and files.
+/// Checks a name that becomes the name of a folder or file.
 fn file_name(place: &str, name: &str) -> Result<(), ExperimentError> {
-    let fine = |message: char| message.is_ascii_alphanumeric() || "-_".contains(message);
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if !name.is_empty() && name.chars().all(fine) {
         return Ok(());
     }
-    wrong(place, format!("the name '{name}' becomes one of files: use letters, digits and - alone"))
+    wrong(
+        place,
+        format!("the name '{name}' becomes a file name: use only letters, digits, - and _"),
+    )
 }
 
 fn once<'a>(
@@ -258,7 +256,7 @@ fn once<'a>(
     let mut seen = BTreeSet::new();
     match names.into_iter().find(|name| !seen.insert(*name)) {
         Some(twice) => {
-            wrong(place, format!("there are two of {what} '{twice}': rename or remove one"))
+            wrong(place, format!("{what} '{twice}' is defined twice: rename or remove one"))
         }
         None => Ok(()),
     }
@@ -267,7 +265,7 @@ fn once<'a>(
 fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a String>) -> String {
     let known: Vec<&str> = known.into_iter().map(String::as_str).collect();
     let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-    format!("there is no {what} '{name}': choose of {known}")
+    format!("there is no {what} '{name}': choose one of {known}")
 }
 
 fn wrong<T>(place: impl Display, what: impl Into<String>) -> Result<T, ExperimentError> {

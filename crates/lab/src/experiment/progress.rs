@@ -1,5 +1,5 @@
-//! What is running, how much is done and how long it will take, on stderr: a bar for people, a line
-//! now and then for a file.
+//! Shows on stderr what is running, how much is done and the time left: a progress bar on a
+//! terminal, a line now and then otherwise.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Of a log, so many lines in all.
+/// The number of lines in a log, over the whole experiment.
 const LINES: usize = 20;
 
 /// The progress of an experiment.
@@ -22,12 +22,12 @@ pub struct Progress {
 #[derive(Debug, Default)]
 struct Running {
     done: usize,
-    /// By the order of their start.
+    /// In the order of their start.
     names: BTreeMap<usize, String>,
 }
 
 impl Progress {
-    /// Of that many runs. Nothing is shown where there are none, or where nobody wants to see it.
+    /// The progress of so many runs. Nothing is shown without runs, or with `--quiet`.
     pub fn new(name: &str, all: usize, quiet: bool) -> Self {
         let bar = (!quiet && all > 0 && std::io::stderr().is_terminal()).then(|| {
             let style = "{prefix} {bar:24} {pos}/{len}, {eta} left: {wide_msg}";
@@ -41,16 +41,16 @@ impl Progress {
         Self { bar, name: name.into(), all, running: Mutex::default() }
     }
 
-    /// A run begins.
+    /// Records that a run starts.
     pub fn begin(&self, index: usize, name: String) {
-        let mut running = self.running.lock().expect("nobody panics while counting");
+        let mut running = self.running.lock().expect("no thread panics while counting");
         running.names.insert(index, name);
         self.show(&running);
     }
 
-    /// It has ended.
+    /// Records that a run has ended.
     pub fn end(&self, index: usize) {
-        let mut running = self.running.lock().expect("nobody panics while counting");
+        let mut running = self.running.lock().expect("no thread panics while counting");
         running.names.remove(&index);
         running.done += 1;
         if let Some(bar) = &self.bar {
@@ -73,7 +73,7 @@ impl Progress {
         });
     }
 
-    /// Says something without tearing the bar.
+    /// Prints a message without disturbing the bar.
     pub fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| eprintln!("kgate: {text}")),

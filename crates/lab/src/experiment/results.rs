@@ -1,5 +1,5 @@
-//! A folder of results: what its runs say, read from `runs.ndjson`, and written as summary,
-//! verdicts, plots and report.
+//! A folder of results: reads its runs from `runs.ndjson`, and writes summary, verdicts, plots and
+//! report.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,50 +13,51 @@ use super::row::Row;
 use super::store::{self, StoreError};
 use super::summary::{self, Cell};
 
-/// What an experiment came to.
+/// The results of an experiment.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// The experiment.
     pub experiment: Experiment,
-    /// Its runs, by combinations of parameters.
+    /// Its runs, by combination of parameters.
     pub cells: Vec<Cell>,
-    /// What became of what was published.
+    /// The verdicts on the published facts.
     pub verdicts: Vec<Verdict>,
 }
 
 /// Why results cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
-    /// There are none.
+    /// The folder has no results.
     #[error(
-        "{0} has no results: give what was --out of `kgate lab run`, or a folder of one experiment in it"
+        "{0} has no results: give the folder of --out of `kgate lab run`, or the folder of one \
+         experiment in it"
     )]
     None(PathBuf),
-    /// The system or somebody's hand.
+    /// The store cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The experiment beside the runs is not one.
+    /// The copy of the experiment beside the runs is invalid.
     #[error("{path}: {error}")]
     Experiment {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         error: ExperimentError,
     },
 }
 
-/// The page of a folder.
+/// The file name of the report.
 pub const REPORT: &str = "report.html";
 
 impl Results {
-    /// What these runs say.
+    /// The results of these runs.
     pub fn of(experiment: Experiment, rows: &[Row]) -> Self {
         let cells = summary::summarise(rows);
         let verdicts = facts::evaluate_all(&experiment, &cells);
         Self { experiment, cells, verdicts }
     }
 
-    /// Reads a folder of one experiment.
+    /// Reads the folder of one experiment.
     pub fn read(dir: &Path) -> Result<Self, ResultsError> {
         let path = dir.join(store::EXPERIMENT);
         let text = std::fs::read_to_string(&path).map_err(StoreError::at(&path))?;
@@ -88,7 +89,7 @@ impl Results {
     }
 }
 
-/// All results of a folder: its own, or those of the folders in it, each with its path.
+/// All results of a folder: its own, or those of its subfolders, each with its path.
 pub fn read_all(dir: &Path) -> Result<Vec<(PathBuf, Results)>, ResultsError> {
     if dir.join(store::EXPERIMENT).exists() {
         return Ok(vec![(dir.to_owned(), Results::read(dir)?)]);
@@ -107,8 +108,8 @@ pub fn read_all(dir: &Path) -> Result<Vec<(PathBuf, Results)>, ResultsError> {
     found.into_iter().map(|path| Results::read(&path).map(|results| (path, results))).collect()
 }
 
-/// Writes the page over all experiments of a folder that holds several; nothing if it is the folder
-/// of one. Says where the page is.
+/// Writes the index of a folder with several experiments and returns its path; none for the folder
+/// of one experiment.
 pub fn write_index(dir: &Path) -> Result<Option<PathBuf>, ResultsError> {
     if dir.join(store::EXPERIMENT).exists() {
         return Ok(None);

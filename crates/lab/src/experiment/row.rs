@@ -1,4 +1,4 @@
-//! A finished run, and what several of them say together.
+//! A finished run, and the mean of several.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct Row {
     /// The grid.
     pub grid: String,
-    /// Its parameters with the labels of their values. Nothing else tells runs of a grid apart but
-    /// the seed.
+    /// The parameters with the labels of their values. Together with the seed they identify a run
+    /// of a grid.
     pub at: BTreeMap<String, String>,
     /// The seed.
     pub seed: u64,
@@ -27,7 +27,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A metric: a number, or one of a series by its place, as in `slots_in_use.series.57`.
+    /// A metric: a number, or an element of a series by its index, as in `slots_in_use.series.57`.
     pub fn value(&self, metric: &str) -> Option<f64> {
         let of_series = || {
             let (series, place) = metric.rsplit_once('.')?;
@@ -44,6 +44,6 @@ pub struct Mean {
     pub mean: f64,
     /// Half of the 95 % confidence interval (Student); none for one run.
     pub half: Option<f64>,
-    /// Of so many runs.
+    /// The number of runs.
     pub runs: usize,
 }

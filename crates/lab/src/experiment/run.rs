@@ -2,9 +2,9 @@
 //!
 //! Every finished run is appended to the store at once, so an interrupted (or killed) experiment
 //! loses only the runs in progress, and the same command resumes it. A run is identified by its
-//! place in the grid and its command: changed runs of an experiment are made again, the rest is
-//! kept. The largest runs begin first, so that no core waits for the last one. Results are sorted
-//! in the order of the grids, so they do not depend on the order of the runs.
+//! place in the grid and its command: if an experiment changes, only its changed runs are made
+//! again. The largest runs start first, so that no core idles at the end. Results are sorted in the
+//! order of the grids, so they do not depend on the order of the runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,9 +37,9 @@ pub type Runner<'a> = dyn Fn(&[String]) -> Result<Ran, String> + Sync + 'a;
 /// A share of the points: every `of`-th, beginning with the `index`-th, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which.
+    /// The number of this share, from 1.
     pub index: usize,
-    /// Of how many.
+    /// The number of shares.
     pub of: usize,
 }
 
@@ -59,9 +59,9 @@ impl FromStr for Shard {
 /// How an experiment is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// On so many threads.
+    /// The number of threads.
     pub jobs: usize,
-    /// Only a share of it.
+    /// Only a part of the experiment.
     pub shard: Option<Shard>,
     /// Whether to hide the progress.
     pub quiet: bool,
@@ -78,7 +78,7 @@ pub struct Done {
     pub there: usize,
     /// Number of runs made this time.
     pub made: usize,
-    /// Commands of runs that were not correct, though no published defect was switched on.
+    /// Commands of incorrect runs in which no published defect was switched on.
     pub wrong: Vec<String>,
 }
 
@@ -96,20 +96,20 @@ pub enum RunError {
     Refused {
         /// The point.
         name: String,
-        /// What the command says.
+        /// The error of the command.
         message: String,
         /// The command.
         command: String,
     },
-    /// The existing results come from a version of kgate that makes other runs.
+    /// The existing results come from a version of kgate that makes different runs.
     #[error(
-        "{name}: the run differs from the one in {dir}: kgate has changed since. Give --again to repeat \
-         all runs, or another --out\n  {command}"
+        "{name}: the run differs from the one in {dir}: kgate has changed since. Give \
+         --again to repeat all runs, or another --out\n  {command}"
     )]
     Changed {
         /// The point.
         name: String,
-        /// Where the results are.
+        /// The folder of the results.
         dir: String,
         /// The command.
         command: String,
@@ -119,7 +119,7 @@ pub enum RunError {
     Threads(usize),
 }
 
-/// Runs what is missing in `dir`, and writes everything that is made of the runs.
+/// Makes the missing runs in `dir`, and writes all results derived from the runs.
 pub fn run(
     dir: &Path,
     experiment: &Experiment,
@@ -163,7 +163,7 @@ pub fn run(
     Ok(done)
 }
 
-/// Which rows are those of a point, by its index; and the others.
+/// The rows that belong to the points, by the index of the point; and all other rows.
 pub(super) fn sorted_out(points: &[Point], rows: Vec<Row>) -> (BTreeMap<usize, Row>, Vec<Row>) {
     let keys: BTreeMap<_, usize> = points
         .iter()
@@ -174,7 +174,7 @@ pub(super) fn sorted_out(points: &[Point], rows: Vec<Row>) -> (BTreeMap<usize, R
     let mut unused = Vec::new();
     for row in rows {
         match keys.get(&(&row.grid, &row.at, row.seed, row.command.clone())) {
-            // The first of two: both were made by the same command.
+            // If a point has two rows, the first: both come from the same command.
             Some(index) => drop(there.entry(*index).or_insert(row)),
             None => unused.push(row),
         }
@@ -182,8 +182,8 @@ pub(super) fn sorted_out(points: &[Point], rows: Vec<Row>) -> (BTreeMap<usize, R
     (there, unused)
 }
 
-/// Makes the smallest run of each protocol that is there once more: runs of two versions of kgate
-/// are not to be mixed.
+/// Repeats the smallest existing run of each protocol: runs of two different versions of kgate must
+/// not be mixed.
 fn spot_check(
     points: &[Point],
     there: &BTreeMap<usize, Row>,
@@ -208,7 +208,7 @@ fn spot_check(
     Ok(())
 }
 
-/// What is to be run, the largest first.
+/// The missing runs, the largest first.
 fn missing(points: &[Point], there: &BTreeMap<usize, Row>, shard: Option<Shard>) -> Vec<usize> {
     let ours = |index: &usize| shard.is_none_or(|shard| index % shard.of == shard.index - 1);
     let mut missing: Vec<usize> =
@@ -217,7 +217,7 @@ fn missing(points: &[Point], there: &BTreeMap<usize, Row>, shard: Option<Shard>)
     missing
 }
 
-/// Makes these runs. After a refusal no further ones are begun.
+/// Makes these runs. After a rejected run no further ones start.
 fn make(
     points: &[Point],
     missing: &[usize],
@@ -240,22 +240,22 @@ fn make(
                     if !row.correct && !point.as_printed {
                         progress.say(&format!("not correct: {}", row.command));
                     }
-                    made.lock().expect("nobody panics while adding").push((index, row));
+                    made.lock().expect("no thread panics while adding").push((index, row));
                 }
                 Err(error) => {
                     next.store(missing.len(), Ordering::Relaxed);
-                    refused.lock().expect("nobody panics while keeping").get_or_insert(error);
+                    refused.lock().expect("no thread panics while keeping").get_or_insert(error);
                 }
             }
             progress.end(index);
         }
     };
-    // As much stack as the main thread has: a run must not depend on where it is made.
+    // The same stack size as the main thread: a run must not depend on its thread.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).stack_size(8 << 20).build();
     pool.map_err(|_| RunError::Threads(jobs))?.broadcast(|_| work());
-    match refused.into_inner().expect("nobody panics while keeping") {
+    match refused.into_inner().expect("no thread panics while keeping") {
         Some(error) => Err(error),
-        None => Ok(made.into_inner().expect("nobody panics while adding")),
+        None => Ok(made.into_inner().expect("no thread panics while adding")),
     }
 }
 

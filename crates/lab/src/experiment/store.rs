@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 
 use super::row::Row;
 
-/// Where the runs are.
+/// The file of the runs.
 pub const RUNS: &str = "runs.ndjson";
-/// Runs that were made for other settings of the experiment, kept for when they are asked for
-/// again.
+/// Runs that were made with other settings of the experiment, kept for later use.
 pub const UNUSED: &str = "unused.ndjson";
-/// The experiment as it was run.
+/// The experiment that was run.
 pub const EXPERIMENT: &str = "experiment.toml";
 const LOCK: &str = ".lock";
 
@@ -24,7 +23,7 @@ pub enum StoreError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The error of the system.
         error: io::Error,
     },
     /// Another process writes the results.
@@ -37,29 +36,29 @@ pub enum StoreError {
     Broken {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         error: String,
     },
 }
 
 impl StoreError {
-    /// For `map_err`, with the path that it was about.
+    /// For `map_err`, with the path.
     pub fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::Io { path, error }
     }
 }
 
-/// The runs of a folder, in the order of the file: that of the grids once the experiment is
-/// finished.
+/// The runs of a folder in the order of the file, which is the order of the grids once the
+/// experiment is finished.
 pub fn read(dir: &Path) -> Result<Vec<Row>, StoreError> {
     Ok(read_file(&dir.join(RUNS))?.0)
 }
 
-/// The runs of a file, none if there is no file; and how many bytes they take: what is behind them
-/// is half a line of somebody who was killed.
+/// The runs of a file (none if there is no file), and the length of the complete lines: the rest is
+/// an incomplete line of a killed process.
 fn read_file(path: &Path) -> Result<(Vec<Row>, u64), StoreError> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
@@ -92,7 +91,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or makes the folder, with all runs that are in it, of whatever settings.
+    /// Opens or creates the folder, with all runs in it, whatever their settings.
     pub fn open(dir: &Path) -> Result<(Self, Vec<Row>), StoreError> {
         std::fs::create_dir_all(dir).map_err(StoreError::at(dir))?;
         let lock = lock(dir)?;
@@ -108,7 +107,7 @@ impl Store {
         Ok((Self { dir: dir.to_owned(), runs, _lock: lock }, rows))
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -124,7 +123,7 @@ impl Store {
         (&self.runs).write_all(&line(row)).map_err(StoreError::at(&self.dir.join(RUNS)))
     }
 
-    /// Puts the runs in order, those that are not used aside. Nothing can be appended after that.
+    /// Sorts the runs and moves unused ones to the other file. Nothing can be appended after that.
     pub fn settle<'a>(
         self,
         used: impl IntoIterator<Item = &'a Row>,

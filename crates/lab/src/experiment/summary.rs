@@ -1,5 +1,5 @@
-//! What the runs of one combination of parameters say together: for each metric its mean over the
-//! seeds and a 95 % confidence interval.
+//! Aggregates the runs of one combination of parameters: for each metric its mean over the seeds
+//! and a 95 % confidence interval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +12,21 @@ pub struct Cell {
     pub grid: String,
     /// The parameters with the labels of their values.
     pub at: BTreeMap<String, String>,
-    /// How many runs, one a seed.
+    /// The number of runs, one per seed.
     pub runs: usize,
-    /// How many of them no checker complained about.
+    /// The number of runs without a violation.
     pub correct: usize,
-    /// The commands that make them again.
+    /// The commands that repeat the runs.
     pub commands: Vec<String>,
-    /// Metrics by their names. A metric that only some of the runs have says so by its `runs`.
+    /// Metrics by name. `runs` shows if only some of the runs have the metric.
     pub means: BTreeMap<String, Mean>,
-    /// Courses by their names, with a mean for each place of the list.
+    /// Time series by name, with a mean per element.
     pub courses: BTreeMap<String, Vec<Mean>>,
 }
 
 impl Cell {
-    /// A metric by its name: a number, a place of a list (`slots_in_use.series.57`), or `correct`,
-    /// the share of correct runs.
+    /// A metric by its name: a number, an element of a series (`slots_in_use.series.57`), or
+    /// `correct`, the share of correct runs.
     pub fn metric(&self, name: &str) -> Option<Mean> {
         if name == CORRECT {
             return mean((0..self.runs).map(|run| if run < self.correct { 1.0 } else { 0.0 }));
@@ -37,12 +37,12 @@ impl Cell {
         })
     }
 
-    /// Whether a published defect is switched on, so that a checker is expected to complain.
+    /// Whether a published defect is switched on, so that a violation is expected.
     pub fn as_printed(&self) -> bool {
         self.commands.iter().any(|command| command.contains("--as-printed"))
     }
 
-    /// The time between two values of a course, as its window says; 1 if nothing does.
+    /// The time between two elements of a series, given by its window; 1 without a window.
     pub fn step(&self, course: &str) -> f64 {
         let window = course
             .strip_suffix(".series")
@@ -54,7 +54,7 @@ impl Cell {
 /// The metric that every run has: whether it was correct.
 pub const CORRECT: &str = "correct";
 
-/// All combinations, in the order in which they come first in `rows`.
+/// All combinations, in the order of their first run in `rows`.
 pub fn summarise(rows: &[Row]) -> Vec<Cell> {
     let mut order: Vec<Vec<&Row>> = Vec::new();
     let mut known = BTreeMap::new();
@@ -84,7 +84,7 @@ fn cell(runs: &[&Row]) -> Cell {
         .map(|name| {
             let lists: Vec<&[f64]> =
                 runs.iter().filter_map(|run| run.series.get(name).map(Vec::as_slice)).collect();
-            // Lists of unlike lengths are compared as far as all of them go.
+            // Series of different lengths are averaged up to the shortest one.
             let length = lists.iter().map(|list| list.len()).min().unwrap_or(0);
             let course =
                 (0..length).map_while(|place| mean(lists.iter().map(|list| list[place]))).collect();
@@ -102,7 +102,7 @@ fn cell(runs: &[&Row]) -> Cell {
     }
 }
 
-/// The mean with its interval; none of no values, and values that are no numbers do not count.
+/// The mean with its interval; none without values. Values that are not numbers are ignored.
 #[allow(clippy::cast_precision_loss)] // Numbers of runs are small.
 fn mean(values: impl Iterator<Item = f64>) -> Option<Mean> {
     let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
@@ -110,7 +110,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<Mean> {
     if runs == 0 {
         return None;
     }
-    // What does not vary has a mean without a rounding error, and an interval of nothing.
+    // Equal values have a mean without a rounding error, and an interval of zero.
     if values.iter().all(|value| *value == values[0]) {
         return Some(Mean { mean: values[0], half: (runs > 1).then_some(0.0), runs });
     }
@@ -142,8 +142,8 @@ fn student(freedom: usize) -> f64 {
     })
 }
 
-/// `summary.csv`: a line for each combination and metric. Numbers stand as they are, in the
-/// shortest way that reads back the same.
+/// `summary.csv`: one line per combination and metric. Numbers are written in the shortest form
+/// that reads back exactly.
 pub fn csv(cells: &[Cell]) -> Result<Vec<u8>, csv::Error> {
     let parameters: BTreeSet<&String> = cells.iter().flat_map(|cell| cell.at.keys()).collect();
     let mut to = csv::Writer::from_writer(Vec::new());
@@ -186,7 +186,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Mean and interval of five runs, worked out by hand: t(4) = 2.776, s = 1.5811, half = 1.963.
+    /// Mean and interval of five runs, computed by hand: t(4) = 2.776, s = 1.5811, half = 1.963.
     #[test]
     fn five_seeds_give_an_interval() {
         let rows: Vec<_> = (1..=5u8)
@@ -198,8 +198,8 @@ pub(crate) mod tests {
         assert!((mean.half.unwrap() - 1.963).abs() < 1e-3, "{mean:?}");
     }
 
-    /// A run that lacks a metric, or has no number there, is not counted in, and one can see it;
-    /// one run has no interval.
+    /// A run that lacks a metric, or has no number there, is not counted, and `runs` shows that; a
+    /// single run has no interval.
     #[test]
     fn what_is_absent_is_seen() {
         let rows = [
@@ -211,7 +211,7 @@ pub(crate) mod tests {
         assert_eq!((cell.metric("z"), cell.metric("nothing"), cell.runs), (None, None, 2));
     }
 
-    /// A place of a list is a metric; the mean is over the seeds, place by place.
+    /// An element of a series is a metric; its mean is over the seeds.
     #[test]
     fn a_course_has_places() {
         let mut rows =
@@ -224,7 +224,7 @@ pub(crate) mod tests {
         assert_eq!(cell.step("u.series"), 10.0);
     }
 
-    /// Student's quantiles meet where the table ends, and tend to the normal one.
+    /// Student's quantiles are continuous where the table ends, and approach the normal quantile.
     #[test]
     fn quantiles_fall() {
         let values: Vec<f64> = (1..200).map(student).collect();
@@ -240,7 +240,8 @@ pub(crate) mod tests {
         let text = String::from_utf8(csv(&summarise(&rows)).unwrap()).unwrap();
         assert_eq!(
             text,
-            "grid,n,metric,mean,half_95,runs\ng,8,correct,1,,1\ng,8,y,0.1,,1\ng,16,correct,1,,1\ng,16,y,2,,1\n"
+            "grid,n,metric,mean,half_95,runs\ng,8,correct,1,,1\ng,8,y,0.1,,1\ng,16,correct,1,,1\n\
+             g,16,y,2,,1\n"
         );
     }
 }

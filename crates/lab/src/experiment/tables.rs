@@ -1,7 +1,7 @@
-//! The runs as tables for other programs: `runs.csv` and `runs.parquet`, a line a run, and
-//! `series.csv`, a line a number of a course.
+//! The runs as tables for other programs: `runs.csv` and `runs.parquet` with one line per run, and
+//! `series.csv` with one line per element of a time series.
 //!
-//! Nothing in them depends on when, where or in which order the runs were made: the same runs give
+//! The tables do not depend on when, where or in which order the runs were made: the same runs give
 //! the same bytes.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use super::file::Experiment;
 use super::row::Row;
 use super::store::{self, StoreError};
 
-/// Writes all three.
+/// Writes all three files.
 pub fn write(dir: &Path, experiment: &Experiment, rows: &[Row]) -> Result<(), StoreError> {
     let columns = columns(rows);
     store::write(&dir.join("runs.csv"), &runs_csv(&columns, rows))?;
@@ -36,7 +36,7 @@ struct Column {
     of: Of,
 }
 
-/// What is in it.
+/// The contents of a column.
 enum Of {
     Grid,
     Parameter(String),
@@ -47,7 +47,7 @@ enum Of {
     Command,
 }
 
-/// The columns, which are those that any run has a value in.
+/// The columns: those in which at least one run has a value.
 fn columns(rows: &[Row]) -> Vec<Column> {
     let parameters = parameters(rows);
     let metrics: BTreeSet<&String> = rows.iter().flat_map(|row| row.measured.keys()).collect();
@@ -59,8 +59,8 @@ fn columns(rows: &[Row]) -> Vec<Column> {
     columns.extend(fixed.map(|(name, of)| Column { name: name.into(), of }));
     let mut taken: BTreeSet<String> = columns.iter().map(|column| column.name.clone()).collect();
     taken.insert("command".into());
-    // A run that is told its duration measures one, too: two columns of one name would be lost on
-    // most readers.
+    // A run whose duration is a parameter also measures its duration: most readers would lose one
+    // of two columns with the same name.
     let apart = |name: &String| {
         if taken.contains(name) { format!("measured.{name}") } else { name.clone() }
     };
@@ -76,7 +76,7 @@ fn parameters(rows: &[Row]) -> BTreeSet<&String> {
 }
 
 impl Column {
-    /// What stands in a text; empty where the run has nothing.
+    /// The text of a cell; empty where the run has no value.
     fn text(&self, row: &Row) -> String {
         match &self.of {
             Of::Grid => row.grid.clone(),
@@ -175,7 +175,7 @@ fn runs_parquet(columns: &[Column], rows: &[Row]) -> Result<Vec<u8>, ParquetErro
     Ok(bytes)
 }
 
-/// A line for each number of each course that a plot or a fact looks at.
+/// One line per element of each time series that a plot or a fact uses.
 fn series_csv(experiment: &Experiment, rows: &[Row]) -> Vec<u8> {
     let looked_at: BTreeSet<&str> = metrics(experiment).collect();
     let used = |name: &str| {
@@ -209,7 +209,7 @@ fn series_csv(experiment: &Experiment, rows: &[Row]) -> Vec<u8> {
     csv(&lines)
 }
 
-/// The metrics that plots and facts look at.
+/// The metrics that plots and facts use.
 fn metrics(experiment: &Experiment) -> impl Iterator<Item = &str> {
     let plots = experiment.plot.iter().map(|plot| plot.y.as_str());
     let checks = experiment.fact.iter().flat_map(|fact| &fact.check);

@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 
 use super::{Broadcast, Place, Sink};
 use crate::defects::{D7, D8};
-use crate::topology::{Order, cluster_of, dimension, first_member};
+use crate::topology::{ClusterOrder, cluster_of, dimension, first_member};
 
 /// The messages of [`Sta`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ kgate_core::kinds!(StaMessage { Tree => "tree", Ack => "ack" });
 
 /// The last request seen under a key, and the greatest height from which it had to be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Seen {
+struct Newest {
     key: NodeId,
     request: Stamp,
     height: u32,
@@ -67,7 +67,7 @@ struct Unacknowledged {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sta {
     /// Sorted by key, which is the root (D7: as printed, the forwarder).
-    last: SmallVec<[Seen; 1]>,
+    last: SmallVec<[Newest; 1]>,
     unacknowledged: Option<Box<Unacknowledged>>,
 }
 
@@ -88,8 +88,12 @@ impl Sta {
     /// The process to make responsible for cluster `s` after the crash of `node`: none, unless
     /// `node` was responsible.
     fn heir(at: &Place<'_>, s: u32, node: NodeId) -> Option<NodeId> {
-        let before = first_member(at.me, s, Order::HiAdsd, &at.members.with(node));
-        if before == Some(node) { first_member(at.me, s, Order::HiAdsd, &at.members) } else { None }
+        let before = first_member(at.me, s, ClusterOrder::HiAdsd, &at.members.with(node));
+        if before == Some(node) {
+            first_member(at.me, s, ClusterOrder::HiAdsd, &at.members)
+        } else {
+            None
+        }
     }
 }
 
@@ -116,8 +120,9 @@ impl Broadcast for Sta {
         }
         self.unacknowledged = Some(Box::new(Unacknowledged { clock, lacking, left }));
         let clusters = 1..=dimension(at.members.nodes());
-        let heads: Vec<NodeId> =
-            clusters.filter_map(|s| first_member(at.me, s, Order::HiAdsd, &at.members)).collect();
+        let heads: Vec<NodeId> = clusters
+            .filter_map(|s| first_member(at.me, s, ClusterOrder::HiAdsd, &at.members))
+            .collect();
         send(To::Many(heads.into()), StaMessage::Tree { request: Stamp { clock, node: at.me } });
     }
 
@@ -145,7 +150,7 @@ impl Broadcast for Sta {
         // D7: as printed, an earlier message of the same forwarder decides whether this one is new.
         let key = if at.defects.has(D7) { from } else { request.node };
         match self.last.binary_search_by_key(&key, |seen| seen.key) {
-            Err(place) => self.last.insert(place, Seen { key, request, height }),
+            Err(place) => self.last.insert(place, Newest { key, request, height }),
             Ok(place) => {
                 let seen = &mut self.last[place];
                 // D8: as printed, an older request that comes late is different, and so counts as
@@ -162,7 +167,7 @@ impl Broadcast for Sta {
                     }
                     return None;
                 }
-                *seen = Seen { key, request, height };
+                *seen = Newest { key, request, height };
             }
         }
         Some(request)
@@ -187,7 +192,7 @@ impl Broadcast for Sta {
                 }
                 let below = (1..cluster_of(at.me, from)).rev();
                 let heads: Vec<NodeId> = below
-                    .filter_map(|s| first_member(at.me, s, Order::HiAdsd, &at.members))
+                    .filter_map(|s| first_member(at.me, s, ClusterOrder::HiAdsd, &at.members))
                     .collect();
                 if !heads.is_empty() {
                     send(To::Many(heads.into()), StaMessage::Tree { request });

@@ -12,7 +12,7 @@ use crate::collections::NodeList;
 use crate::defects::{D1, D5, D7, D8};
 use crate::harness::Net;
 
-/// A broadcast without its mutex: `Acquire` starts one, and what is delivered is remembered.
+/// A broadcast without its mutex: `Acquire` starts one, and deliveries are remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Station<S: Broadcast> {
     me: NodeId,
@@ -156,8 +156,8 @@ fn figure_4_of_vcube_2018() {
     assert_eq!(net.nodes[3].delivered.len(), 2);
 }
 
-/// vcube-2018 Algorithm 6.1 lines 38-42: only who is waited for is replaced, and once it is, its
-/// own late ACK no longer ends the wait.
+/// vcube-2018 Algorithm 6.1 lines 38-42: only a process whose ACK is awaited is replaced, and once
+/// it is, its own late ACK no longer ends the wait.
 #[test]
 fn only_a_lost_child_is_replaced() {
     let mut net = stations::<Tree>(8);
@@ -181,8 +181,8 @@ fn only_a_lost_child_is_replaced() {
     assert!(net.nodes[0].ready());
 }
 
-/// robust-2012 section 3.2: likewise, only who was in charge of a cluster is replaced, and only
-/// while an ACK is lacking.
+/// robust-2012 section 3.2: likewise, only the process responsible for a cluster is replaced, and
+/// only while an ACK is lacking.
 #[test]
 fn only_the_responsible_process_is_replaced() {
     let mut net = stations::<Sta>(8);
@@ -252,9 +252,9 @@ fn d5_one_ack_answers_all_parents() {
     assert!(ends(Defects::NONE));
 }
 
-/// D7 (robust-2012 Algorithm 1 line 12): a request is told by its root, not by who passed it on. n
-/// = 4, one crash. As printed, p3 takes the same request from p2 and from p0 for two, and
-/// acknowledges both.
+/// D7 (robust-2012 Algorithm 1 line 12): a request is identified by its root, not by the process
+/// that forwarded it. n = 4, one crash. As printed, p3 takes the same request from p2 and from p0
+/// for two, and acknowledges both.
 #[test]
 fn d7_the_same_request_by_another_route_is_not_new() {
     fn copies_at_3(defects: Defects) -> usize {
@@ -331,10 +331,11 @@ enum Step {
     Hear(u32, u32),
 }
 
-/// vcube-2018 lemmas 6.1 and 6.2, and robust-2012 section 3.2: processes broadcast, one or several
-/// times, and crash, some in the middle of a send; news and messages come in any order. Every
-/// broadcast of a process that is alive ends, so that it can start its next, and everybody alive
-/// has got it exactly once; nobody has got that of a dead one twice.
+/// vcube-2018 lemmas 6.1 and 6.2, and robust-2012 section 3.2: processes broadcast, once or several
+/// times, and crash, some in the middle of a send; notifications and messages arrive in any order.
+/// Every broadcast of a live process ends, so that it can start its next one, and every live
+/// process has delivered it exactly once. No process has delivered a broadcast of a crashed process
+/// twice.
 fn broadcasts_end<S: Broadcast>(
     n: u32,
     sources: &[Index],

@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use super::{Broadcast, Place, Sink};
 use crate::collections::SortedMap;
 use crate::defects::{D1, D5};
-use crate::topology::{Order, cluster_of, dimension, first_member};
+use crate::topology::{ClusterOrder, cluster_of, dimension, first_member};
 
 /// The messages of [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -106,7 +106,7 @@ impl Tree {
         let mut clusters = awaited;
         let mut children: SmallVec<[NodeId; 32]> = SmallVec::new();
         for s in (1..=height).rev().filter(|&s| awaited & bit(s) == 0) {
-            if let Some(child) = first_member(at.me, s, Order::VCube, &at.members) {
+            if let Some(child) = first_member(at.me, s, ClusterOrder::VCube, &at.members) {
                 clusters |= bit(s);
                 children.push(child);
             }
@@ -261,8 +261,9 @@ impl Broadcast for Tree {
     fn crashed(&mut self, at: Place<'_>, node: NodeId, send: &mut Sink<'_, TreeMessage>) {
         let s = cluster_of(at.me, node);
         // Whether the crashed process was the child in its cluster; no other process of it was.
-        let was_child = first_member(at.me, s, Order::VCube, &at.members.with(node)) == Some(node);
-        let next = first_member(at.me, s, Order::VCube, &at.members);
+        let was_child =
+            first_member(at.me, s, ClusterOrder::VCube, &at.members.with(node)) == Some(node);
+        let next = first_member(at.me, s, ClusterOrder::VCube, &at.members);
         let pending: Vec<(Branch, Clusters)> = self.pending.iter().collect();
         for (branch, awaited) in pending {
             if !at.members.contains(branch.source) || !at.members.contains(branch.parent) {

@@ -14,12 +14,12 @@ use alloc::vec::Vec;
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{
-    Incarnation, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol,
-    Refusal, Setup, Span, Suspend, Time, To,
+    Incarnation, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
+    Setup, Span, Suspend, Time, To,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{in_time, known, no_mutex};
+use super::{DetectorInput, checked, in_time, observed};
 use crate::collections::NodeList;
 
 /// I-AM-ALIVE. There is no answer.
@@ -122,36 +122,21 @@ impl Protocol for Heartbeat {
         input: InputOf<Self>,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        match input {
-            Input::Deliver { from, message: Beat } => {
-                known(self.me, self.nodes, from)?;
+        match checked(Self::NAME, self.me, self.nodes, input)? {
+            DetectorInput::Deliver { from, message: Beat } => {
                 self.heard.insert(from.index());
                 if self.checking {
                     self.silent.remove(from.index());
                 }
-                Ok(())
             }
-            Input::Expire(HeartbeatTimer::Beat) => {
-                self.on_beat(out);
-                Ok(())
-            }
-            Input::Expire(HeartbeatTimer::Check) => {
-                self.on_check(out);
-                Ok(())
-            }
-            Input::Acquire { .. }
-            | Input::Withdraw
-            | Input::Release { .. }
-            | Input::Resize(_)
-            | Input::Reserved(_)
-            | Input::Lease(_)
-            | Input::Crashed { .. }
-            | Input::Joined { .. } => no_mutex(Self::NAME),
+            DetectorInput::Expire(HeartbeatTimer::Beat) => self.on_beat(out),
+            DetectorInput::Expire(HeartbeatTimer::Check) => self.on_check(out),
         }
+        Ok(())
     }
 
     fn observe(&self) -> Observation {
-        Observation { crashed: self.crashed.iter().collect(), ..Observation::default() }
+        observed(&self.crashed)
     }
 }
 

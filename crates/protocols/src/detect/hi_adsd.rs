@@ -18,14 +18,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
-    Setup, Span, Suspend, Time,
+    Incarnation, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup,
+    Span, Suspend, Time,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{in_time, known, no_mutex};
+use super::{DetectorInput, check_reply, checked, in_time, observed};
 use crate::collections::NodeList;
-use crate::topology::{Members, Order, Walk, cluster_of, dimension};
+use crate::topology::{ClusterOrder, Members, Walk, cluster_of, dimension};
 
 /// The messages of [`HiAdsd`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -89,7 +89,7 @@ impl HiAdsd {
     fn test_cluster(&mut self, cluster: u32, out: &mut Outbox<Self>) {
         self.round = None;
         for cluster in cluster..=dimension(self.nodes) {
-            let walk = Walk::new(self.me, cluster, Order::HiAdsd);
+            let walk = Walk::new(self.me, cluster, ClusterOrder::HiAdsd);
             if self.test_next(cluster, walk, out) {
                 return;
             }
@@ -176,47 +176,25 @@ impl Protocol for HiAdsd {
         input: InputOf<Self>,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        match input {
-            Input::Deliver { from, message } => {
-                known(self.me, self.nodes, from)?;
-                match message {
-                    HiAdsdMessage::Test { number } => self.on_test(from, number, out),
-                    HiAdsdMessage::TestReply { number, crashed } => {
-                        if crashed
-                            .iter()
-                            .flat_map(|list| list.iter())
-                            .any(|node| node.0 >= self.nodes)
-                        {
-                            return Err(Refusal::Malformed(
-                                "a test reply names a process that does not exist",
-                            ));
-                        }
-                        self.on_reply(from, number, crashed, out);
-                    }
-                }
-                Ok(())
+        match checked(Self::NAME, self.me, self.nodes, input)? {
+            DetectorInput::Deliver { from, message: HiAdsdMessage::Test { number } } => {
+                self.on_test(from, number, out);
             }
-            Input::Expire(HiAdsdTimer::Round) => {
-                self.on_round(out);
-                Ok(())
+            DetectorInput::Deliver {
+                from,
+                message: HiAdsdMessage::TestReply { number, crashed },
+            } => {
+                check_reply(self.nodes, crashed.iter().flat_map(|list| list.iter()).copied())?;
+                self.on_reply(from, number, crashed, out);
             }
-            Input::Expire(HiAdsdTimer::Timeout) => {
-                self.on_timeout(out);
-                Ok(())
-            }
-            Input::Acquire { .. }
-            | Input::Withdraw
-            | Input::Release { .. }
-            | Input::Resize(_)
-            | Input::Reserved(_)
-            | Input::Lease(_)
-            | Input::Crashed { .. }
-            | Input::Joined { .. } => no_mutex(Self::NAME),
+            DetectorInput::Expire(HiAdsdTimer::Round) => self.on_round(out),
+            DetectorInput::Expire(HiAdsdTimer::Timeout) => self.on_timeout(out),
         }
+        Ok(())
     }
 
     fn observe(&self) -> Observation {
-        Observation { crashed: self.crashed.iter().collect(), ..Observation::default() }
+        observed(&self.crashed)
     }
 }
 

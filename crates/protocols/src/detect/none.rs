@@ -2,7 +2,7 @@
 
 use kgate_core::{InputOf, Never, Observation, Outbox, Protocol, Refusal, Setup, Suspend, Time};
 
-use super::no_mutex;
+use super::no_clients;
 
 /// Sends nothing, suspects no process, takes no memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +24,7 @@ impl Protocol for NoDetector {
         _input: InputOf<Self>,
         _out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        no_mutex(Self::NAME)
+        Err(no_clients(Self::NAME))
     }
 
     fn observe(&self) -> Observation {

@@ -17,12 +17,12 @@ use crate::topology::dimension;
 /// Every message takes less than half a timeout, so that a test and its answer take less than one.
 const DELAY: Span = Span(TIMEOUT.0 / 2);
 
-/// A random run: who crashes when, how long messages take, and when in an interval each process
-/// starts its rounds.
+/// A random run: the crashes and their times, the delays of messages, and the phase at which each
+/// process starts its rounds.
 #[derive(Clone, Debug)]
 struct Run {
     nodes: u32,
-    /// In the order of time; never everybody.
+    /// In the order of time; at least one process never crashes.
     crashes: Vec<(Time, u32)>,
     seed: u64,
     /// Rounds start less than this apart.
@@ -64,8 +64,8 @@ impl Run {
         net
     }
 
-    /// Accuracy: whoever is suspected has crashed before. Completeness: everybody who is alive to
-    /// the end suspects every crashed process, once, within `latency` of its crash.
+    /// Accuracy: a suspected process has crashed before. Completeness: each process that stays
+    /// alive to the end suspects every crashed process once, within `latency` of its crash.
     fn check<D: Protocol>(&self, latency: Span) -> Result<(), TestCaseError> {
         let mut net = self.start::<D>();
         for &(time, node) in &self.crashes {
@@ -109,29 +109,30 @@ impl Run {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// vcube-2018 section 4: everybody learns of an event within log2(n)^2 rounds; nobody alive is
-    /// suspected.
+    /// vcube-2018 section 4: every live process learns of an event within log2(n)^2 rounds; no live
+    /// process is suspected.
     #[test]
     fn vcube_is_perfect(run in runs(2u32..=33)) {
         run.check::<VCube>(run.diagnosis_latency())?;
     }
 
-    /// robust-2012 section 3.1: everybody learns of a crash within log2(n)^2 rounds; nobody alive
-    /// is suspected.
+    /// robust-2012 section 3.1: every live process learns of a crash within log2(n)^2 rounds; no
+    /// live process is suspected.
     #[test]
     fn hi_adsd_is_perfect(run in runs(2u32..=33)) {
         run.check::<HiAdsd>(run.diagnosis_latency())?;
     }
 
-    /// Heartbeats: everybody notices a crash within two intervals and a timeout, counted from when
-    /// the last heartbeat came, which may be one delay after the crash; nobody alive is suspected.
+    /// Heartbeats: every live process notices a crash within two intervals and a timeout, counted
+    /// from the arrival of the last heartbeat, which may be one delay after the crash; no live
+    /// process is suspected.
     #[test]
     fn heartbeats_are_perfect(run in runs(2u32..=33)) {
         run.check::<Heartbeat>(INTERVAL.times(2) + TIMEOUT + DELAY)?;
     }
 
-    /// vcube-2018 section 4: n log2 n tests a round at most, whoever has crashed and whoever knows;
-    /// exactly so many while nobody has.
+    /// vcube-2018 section 4: at most n log2 n tests per round, whichever processes have crashed and
+    /// whichever know of it; exactly n log2 n while no process has crashed.
     #[test]
     fn vcube_tests_n_log_n_times_a_round(mut run in runs((1u32..=5).prop_map(|log| 1 << log))) {
         run.phases = Span(1);
@@ -157,7 +158,7 @@ proptest! {
 /// tests and 2348 answers are published (latency 0.01 and timeout 0.04 there; here, as much shorter
 /// as the harness's timeout is).
 #[test]
-fn hi_adsd_sends_what_is_published() {
+fn hi_adsd_sends_the_published_totals() {
     let mut net: Net<HiAdsd> = Net::new(16, 1, Defects::NONE);
     net.delay = Box::new(|| Span(TIMEOUT.0 / 4));
     for m in 1..=15u32 {
@@ -168,8 +169,8 @@ fn hi_adsd_sends_what_is_published() {
     assert_eq!((net.sent("test").len(), net.sent("test_reply").len()), (5100, 2348));
 }
 
-/// Law 4 and law 5: junk is refused and changes nothing, in the middle of a round too; so does what
-/// a detector is not for.
+/// Laws 4 and 5: a malformed message is refused and changes nothing, in the middle of a round too;
+/// the same holds for inputs that a detector does not take.
 #[test]
 fn refusals_change_nothing() {
     fn check<D: Protocol>(net: &Net<D>, honest: &D::Message, malformed: &[D::Message]) {
@@ -202,8 +203,8 @@ fn refusals_change_nothing() {
     refuses_clients(&in_a_round::<NoDetector>());
 }
 
-/// An answer counts once, from whom was asked, to the question that was asked; what it says of the
-/// asker does not.
+/// An answer counts once, only from the process that was tested, and only for the pending test.
+/// What it says about the tester itself is ignored.
 #[test]
 fn only_awaited_answers_count() {
     let (one, two, three) = (NodeId(1), NodeId(2), NodeId(3));

@@ -19,12 +19,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
-    Setup, Span, Suspend, Time,
+    Incarnation, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup,
+    Span, Suspend, Time,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{in_time, known, no_mutex};
+use super::{DetectorInput, check_reply, checked, in_time, observed};
 use crate::collections::{NodeList, SortedMap};
 use crate::topology::{Members, tests_of};
 
@@ -185,44 +185,26 @@ impl Protocol for VCube {
         input: InputOf<Self>,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        match input {
-            Input::Deliver { from, message } => {
-                known(self.me, self.nodes, from)?;
-                match message {
-                    VCubeMessage::Test { round, known } => self.on_test(from, round, known, out),
-                    VCubeMessage::TestReply { round, known, changes } => {
-                        let changes = changes.as_deref().unwrap_or_default();
-                        if changes.iter().any(|(node, _)| node.0 >= self.nodes) {
-                            return Err(Refusal::Malformed(
-                                "a test reply names a process that does not exist",
-                            ));
-                        }
-                        self.on_reply(from, round, known, changes, out);
-                    }
-                }
-                Ok(())
+        match checked(Self::NAME, self.me, self.nodes, input)? {
+            DetectorInput::Deliver { from, message: VCubeMessage::Test { round, known } } => {
+                self.on_test(from, round, known, out);
             }
-            Input::Expire(VCubeTimer::Round) => {
-                self.on_round(out);
-                Ok(())
+            DetectorInput::Deliver {
+                from,
+                message: VCubeMessage::TestReply { round, known, changes },
+            } => {
+                let changes = changes.as_deref().unwrap_or_default();
+                check_reply(self.nodes, changes.iter().map(|change| change.0))?;
+                self.on_reply(from, round, known, changes, out);
             }
-            Input::Expire(VCubeTimer::Timeout) => {
-                self.on_timeout(out);
-                Ok(())
-            }
-            Input::Acquire { .. }
-            | Input::Withdraw
-            | Input::Release { .. }
-            | Input::Resize(_)
-            | Input::Reserved(_)
-            | Input::Lease(_)
-            | Input::Crashed { .. }
-            | Input::Joined { .. } => no_mutex(Self::NAME),
+            DetectorInput::Expire(VCubeTimer::Round) => self.on_round(out),
+            DetectorInput::Expire(VCubeTimer::Timeout) => self.on_timeout(out),
         }
+        Ok(())
     }
 
     fn observe(&self) -> Observation {
-        Observation { crashed: self.crashed.iter().collect(), ..Observation::default() }
+        observed(&self.crashed)
     }
 }
 

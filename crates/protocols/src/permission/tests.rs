@@ -120,7 +120,7 @@ fn enters_with_n_f_k_permissions() {
 /// robust-2012 section 2 and vcube-2018: an entry without contention costs 2(n-1) messages with
 /// direct requests, and 3(n-1) along a tree with ACKs, for every n.
 #[test]
-fn an_entry_costs_what_the_papers_say() {
+fn an_entry_has_the_published_cost() {
     fn check<S: Broadcast>(kinds: &[&str]) {
         for n in [1, 2, 3, 4, 5, 7, 8, 11, 16, 17, 31, 64] {
             for source in [0, n / 2, n - 1] {

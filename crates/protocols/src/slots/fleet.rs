@@ -6,7 +6,7 @@ use kgate_core::{Incarnation, InitialMembers, NodeId, ViewId};
 use serde::{Deserialize, Serialize};
 
 use crate::collections::{NodeList, SortedMap};
-use crate::topology::{self, Members, Order, first_member};
+use crate::topology::{self, ClusterOrder, Members, first_member};
 
 /// The membership. Sparse: every process is a member in its first incarnation unless recorded
 /// otherwise.
@@ -102,7 +102,8 @@ impl Fleet {
     /// The first member of each of the clusters 1 .. `height` of `me`, with its cluster's number.
     pub(super) fn neighbours(&self, me: NodeId, height: u8) -> Vec<(NodeId, u8)> {
         let members = Members::new(self.nodes, &self.absent);
-        let first = |s: u8| Some((first_member(me, u32::from(s), Order::VCube, &members)?, s));
+        let first =
+            |s: u8| Some((first_member(me, u32::from(s), ClusterOrder::VCube, &members)?, s));
         (1..=height).filter_map(first).collect()
     }
 }

@@ -433,7 +433,9 @@ impl Several {
 
     /// The first client that waits in that lane has been granted.
     fn served(&mut self, lane: u8) -> (u64, Waiter) {
-        let number = self.queues[usize::from(lane)].pop_front().expect("whoever is granted waited");
+        let number = self.queues[usize::from(lane)]
+            .pop_front()
+            .expect("a granted client waited in this lane");
         (number, self.remove(number))
     }
 

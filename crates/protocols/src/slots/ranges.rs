@@ -109,7 +109,8 @@ mod tests {
             for (start, length) in pieces {
                 let mut new = BTreeSet::new();
                 ours.insert(start..start + length, |range| new.extend(range));
-                let added: BTreeSet<u32> = (start..start + length).filter(|one| model.insert(*one)).collect();
+                let inserted = (start..start + length).filter(|one| model.insert(*one));
+                let added: BTreeSet<u32> = inserted.collect();
                 prop_assert_eq!(new, added);
                 ours.remove(NodeId(start + 2));
                 model.remove(&(start + 2));

@@ -138,7 +138,7 @@ impl Slots {
         mut answers: Answers,
         out: &mut Out,
     ) {
-        // In a higher view there may be members that nobody here has sent the request to; the
+        // In a higher view there may be members to which no process here has sent the request; the
         // children may not know them either.
         answers.cut(self.fleet.nodes);
         if about.stamp.node != self.me {

@@ -57,7 +57,8 @@ pub const ALL: [Defect; 10] = [
     Defect {
         id: "C6",
         switch: C6,
-        place: "stabilizing-2014, sections 2 and 4: D is the diameter; Algorithm 3.1 itself says n-1",
+        place: "stabilizing-2014, sections 2 and 4: D is the diameter; Algorithm 3.1 itself says \
+                n-1",
         description: "a token's way can be longer than the diameter, and the processes behind it \
                 are never reached (n = 6). Repair: n-1",
     },
@@ -105,7 +106,8 @@ pub const ALL: [Defect; 10] = [
     Defect {
         id: "C14",
         switch: C14,
-        place: "stabilizing-2014, section 3: the root sends to any neighbour, 'even if this process is already a child'",
+        place: "stabilizing-2014, section 3: the root sends to any neighbour, 'even if this \
+                process is already a child'",
         description: "the process that the root takes cuts off all below it, with the tokens \
                 there; the broadcast does not reach them, and the next wave adds l: more \
                 than l inside from a clean start (n = 7, l = 2). Repair: only the first \

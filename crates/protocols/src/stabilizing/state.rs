@@ -32,7 +32,7 @@ pub enum Phase {
 /// The variables T, S, P and L.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct State {
-    /// T.
+    /// T: the phase of the process.
     pub phase: Phase,
     /// S: the receiver of the last token; none for a leaf (C4), never none at a root that has a
     /// neighbour.

@@ -126,7 +126,7 @@ fn only_the_first_token_takes_a_process_away() {
     assert_eq!((states[2].parent, states[2].level), (Some(NodeId(0)), 1));
 }
 
-/// a10 then a11: what is not part of the tree is dropped, and then cleaned.
+/// a10, then a11: a process that is not part of the tree is dropped, and then cleaned.
 #[test]
 fn abnormal_processes_correct_themselves() {
     let setups = setups(3, &[(0, 1), (1, 2)], 1);

@@ -79,7 +79,7 @@ pub enum TimerFreeTimer {
     /// disarmed.
     Refresh,
     /// As printed (T4), some time after line 7: the rest of the request. Disarmed by a withdrawal.
-    Ask,
+    Announce,
 }
 
 /// The mutex at one process.
@@ -119,7 +119,7 @@ impl TimerFree {
         if self.defects.has(T4) {
             // T4: as printed, other requests come in between, and are compared with the stamp of
             // the last one.
-            out.arm_within(TimerFreeTimer::Ask, Span::ZERO, Span::UNIT);
+            out.arm_within(TimerFreeTimer::Announce, Span::ZERO, Span::UNIT);
         } else {
             self.ask(out);
         }
@@ -172,7 +172,7 @@ impl TimerFree {
         let request =
             self.request.take_if(|request| !request.holding).ok_or(Refusal::NoSuchRequest)?;
         if !request.asked {
-            out.disarm(TimerFreeTimer::Ask);
+            out.disarm(TimerFreeTimer::Announce);
         }
         self.pay(&request, out);
         Ok(())
@@ -251,7 +251,7 @@ impl TimerFree {
     ) -> Result<(), Refusal> {
         self.check(theirs.node, crashed)?;
         if crashed.contains(self.me) {
-            return Err(Refusal::Malformed("a request to one that is held for crashed"));
+            return Err(Refusal::Malformed("a request that declares its receiver dead"));
         }
         if theirs.clock.saturating_sub(self.clock) > FARTHEST_JUMP {
             return Err(Refusal::Malformed("a clock far ahead of all that were heard of"));
@@ -301,20 +301,20 @@ impl TimerFree {
 
     /// The driver knows of a crash (lines 23-27 for one process).
     fn on_crashed(&mut self, node: NodeId, out: &mut Outbox<Self>) {
-        self.bury(node);
+        self.mark_crashed(node);
         self.enter_if_permitted(out);
         self.forget_round();
     }
 
     /// Detected by a round, or reported by others; notified once.
     fn suspect(&mut self, node: NodeId, out: &mut Outbox<Self>) {
-        if self.bury(node) {
+        if self.mark_crashed(node) {
             out.notify(Notice::Suspected { node, incarnation: Incarnation::default() });
         }
     }
 
     /// Lines 24-27: removes the permission first, then the process. False if the crash was known.
-    fn bury(&mut self, node: NodeId) -> bool {
+    fn mark_crashed(&mut self, node: NodeId) -> bool {
         assert_ne!(node, self.me, "we live");
         if let Some(request) = &mut self.request {
             request.given.remove(node);
@@ -390,7 +390,7 @@ impl Protocol for TimerFree {
     fn start(setup: &Setup, _restored: Option<Never>, out: &mut Outbox<Self>) -> Self {
         assert!(
             setup.tolerate < setup.k,
-            "f < k, or whoever waits for the dead waits for ever (T5)"
+            "f < k: otherwise dead processes can hold every slot, and requests wait forever (T5)"
         );
         if let Some(interval) = setup.refresh {
             out.arm(TimerFreeTimer::Refresh, interval);
@@ -447,7 +447,7 @@ impl Protocol for TimerFree {
                 self.on_refresh(out);
                 Ok(())
             }
-            Input::Expire(TimerFreeTimer::Ask) => {
+            Input::Expire(TimerFreeTimer::Announce) => {
                 self.ask(out);
                 Ok(())
             }

@@ -20,7 +20,7 @@ fn ids(nodes: &[u32]) -> NodeList {
     nodes.iter().copied().map(NodeId).collect()
 }
 
-/// Who told whose crash, in this order.
+/// Which process reported the crash of which other, in the order of the reports.
 fn suspicions(net: &Mutex) -> Vec<(u32, u32)> {
     let told = net.notices.iter().filter_map(|(_, at, notice)| match notice {
         Notice::Suspected { node, .. } => Some((at.0, node.0)),
@@ -58,8 +58,8 @@ fn enters_with_n_minus_k_permissions() {
     }
 }
 
-/// Lines 14, 29, 32 and 18: 2(n-1) messages an entry that nobody competes for; 3(n-1) if all others
-/// put it off, a NOPERM and a PERM from each.
+/// Lines 14, 29, 32 and 18: 2(n-1) messages per entry without contention; 3(n-1) if all others
+/// defer the request, a NOPERM and a PERM from each.
 #[test]
 fn an_entry_costs_between_two_and_three_messages_a_process() {
     let mut net = mutex(5, 1, 0, Defects::NONE);
@@ -82,8 +82,8 @@ fn an_entry_costs_between_two_and_three_messages_a_process() {
     assert_eq!(net.sent("perm").iter().filter(|pair| pair.1 == 4).count(), 4);
 }
 
-/// Lines 28-30 and 17-18: who holds answers NOPERM at once and PERM when it releases; the latter
-/// lets the other in.
+/// Lines 28-30 and 17-18: a process that holds a slot answers NOPERM at once and PERM when it
+/// releases; the PERM admits the requester.
 #[test]
 fn noperm_then_perm() {
     let mut net = mutex(3, 1, 0, Defects::NONE);
@@ -100,9 +100,10 @@ fn noperm_then_perm() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Lines 36-38: a crash is found by a process's second round after it, once all who answer have had
-/// a round without the dead one's answer; told once; the threshold falls and the dead one is no
-/// longer asked. Line 27: a request tells others.
+/// Lines 36-38: a process finds a crash in its second round after it, once all processes that
+/// answer have had a round without the crashed one's answer. It reports the crash once; the
+/// threshold falls, and the crashed process is sent no more requests. Line 27: a request informs
+/// the others.
 #[test]
 fn a_crash_is_found_in_the_second_round() {
     let mut net = mutex(5, 2, 1, Defects::NONE);
@@ -150,11 +151,11 @@ fn the_permission_of_a_crashed_process_is_removed_first() {
     assert_eq!(net.inside(), [0, 2]);
 }
 
-/// Line 15 waits for crashes as well as for permissions: who hears of one, in a request, in a query
-/// or from the driver, that had not permitted it, enters at once. n = 4, k = 2: p1 crashes inside
-/// while p2 waits.
+/// Line 15 waits for crashes as well as for permissions: a process that learns of a crash from a
+/// request, a query or the driver enters at once if only the crashed process's permission was
+/// lacking. n = 4, k = 2: p1 crashes inside while p2 waits.
 #[test]
-fn news_of_a_crash_lets_in() {
+fn learning_of_a_crash_admits_a_waiting_process() {
     let inside = |tell: fn(&mut Mutex)| {
         let mut net: Mutex =
             Net::with(Setup { refresh: Some(Span::UNIT), ..setup(4, 2, Defects::NONE) });
@@ -268,9 +269,9 @@ fn an_old_request_does_not_replace_a_newer() {
 #[test]
 fn t4_a_request_is_one_step() {
     fn go_on(net: &mut Mutex, node: u32) {
-        if net.timers.remove(&(NodeId(node), TimerFreeTimer::Ask)).is_some() {
+        if net.timers.remove(&(NodeId(node), TimerFreeTimer::Announce)).is_some() {
             assert_eq!(net.nodes[node as usize].observe().stamp, None, "no stamp yet");
-            net.input(node, Input::Expire(TimerFreeTimer::Ask)).unwrap();
+            net.input(node, Input::Expire(TimerFreeTimer::Announce)).unwrap();
         }
     }
     let inside = |defects| {
@@ -312,7 +313,7 @@ fn responsiveness_violated(defects: Defects) -> Mutex {
 }
 
 /// T6: lemmas 1 and 2 need the responsiveness property. Where it is violated, a live process is
-/// held for crashed, and k+1 are inside; repaired or not.
+/// declared dead, and k+1 processes are inside, with and without the repairs.
 #[test]
 fn t6_without_responsiveness_slow_processes_are_suspected() {
     let net = responsiveness_violated(Defects::NONE);
@@ -320,8 +321,8 @@ fn t6_without_responsiveness_slow_processes_are_suspected() {
     assert_eq!(net.inside(), [0, 1, 2]);
 }
 
-/// T7 (line 17): whoever is held for crashed wrongly is answered all the same. As printed, p2 gets
-/// NOPERM from both others and nothing when they release.
+/// T7 (line 17): a live process that was declared dead is still answered. As printed, p2 gets
+/// NOPERM from both other processes, and nothing when they release.
 #[test]
 fn t7_the_wrongly_suspected_are_served() {
     let inside = |defects| {
@@ -339,9 +340,9 @@ fn t7_the_wrongly_suspected_are_served() {
     assert_eq!(inside(Defects::NONE), [2]);
 }
 
-/// T8: one that does not ask says for ever that it has heard everybody, and nobody finds a crash.
-/// With a refresh it asks who is there, which keeps nobody out and lets nobody in, and the crash is
-/// found.
+/// T8: a process that never requests reports forever that it has heard from all others, and no
+/// crash is found. With a refresh it sends queries, which neither delay nor admit any process, and
+/// the crash is found.
 #[test]
 fn t8_idle_processes_hide_crashes_unless_they_send_queries() {
     let found = |refresh| {
@@ -362,8 +363,8 @@ fn t8_idle_processes_hide_crashes_unless_they_send_queries() {
     assert_eq!(found(Some(Span::UNIT)), [0, 1, 2]);
 }
 
-/// T8's mend: a refresh changes nothing for a request that waits, and while one holds, it puts
-/// nobody off and keeps its grant.
+/// T8's repair: a refresh changes nothing for a waiting request. At a process that holds a slot, it
+/// defers no other process and the grant stays.
 #[test]
 fn a_refresh_disturbs_no_request() {
     let mut net: Mutex =
@@ -395,8 +396,8 @@ fn a_refresh_disturbs_no_request() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// A withdrawn request leaves nobody waiting: whom it had put off gets its answer, and what it was
-/// owed counts for nothing later.
+/// A withdrawn request leaves no process waiting: a process that it deferred gets its answer, and
+/// answers to the withdrawn request never count for a later one.
 #[test]
 fn a_withdrawn_request_blocks_no_other() {
     let mut net = mutex(4, 1, 0, Defects::NONE);
@@ -418,7 +419,7 @@ fn a_withdrawn_request_blocks_no_other() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Law 6: an idle process is a few words, and has nothing behind pointers unless somebody did not
+/// Law 6: an idle process is a few words, and has nothing behind pointers unless a process did not
 /// answer.
 #[test]
 fn idle_is_small() {
@@ -444,15 +445,15 @@ fn idle_is_small() {
     assert!(net.nodes[0].round.is_none());
 }
 
-/// T5: with f >= k whoever waits for the dead waits for ever.
+/// T5: with f >= k, dead processes can hold every slot, and a request waits forever.
 #[test]
 #[should_panic(expected = "f < k")]
 fn t5_as_many_crashes_as_units_are_not_tolerated() {
     mutex(4, 2, 2, Defects::NONE);
 }
 
-/// Law 4 and law 5: what cannot be done, and junk from a peer, is refused with a reason and changes
-/// nothing, whether the process is idle, waits or holds.
+/// Laws 4 and 5: a process that is idle, waits or holds refuses an impossible command or a
+/// malformed message with a reason, and does not change its state.
 #[test]
 fn refusals_change_nothing() {
     let mut net = mutex(4, 2, 1, Defects::NONE);
@@ -520,7 +521,8 @@ fn refuses_malformed_messages(net: &Mutex, mine: u64) {
         }
     }
     let far = net.nodes[1].clock + FARTHEST_JUMP + 1;
-    // Strangers, itself, the one it is sent to; and clocks that would leave no room for ours.
+    // Unknown nodes, the sender, the receiver; and clocks so high that the receiver's could not
+    // grow.
     for (clock, crashed) in [(1, &[2, 4][..]), (1, &[0]), (1, &[1, 3]), (far, &[]), (u64::MAX, &[])]
     {
         for message in
@@ -533,7 +535,7 @@ fn refuses_malformed_messages(net: &Mutex, mine: u64) {
             );
         }
     }
-    // Strangers, itself, more than f; and a round that never was.
+    // Unknown nodes, the sender, more than f nodes; and a round that never began.
     for message in [reply(mine, &[4]), reply(mine, &[0]), reply(mine, &[2, 3]), reply(far, &[])] {
         let refused = refusal(0, message.clone());
         assert!(

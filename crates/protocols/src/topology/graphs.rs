@@ -196,7 +196,7 @@ mod tests {
         (0..nodes).map(|node| graph.neighbours(NodeId(node)).len()).collect()
     }
 
-    /// Every shape is connected at every size, and a tree where it says so.
+    /// Every shape is connected at every size, and is a tree where its documentation says so.
     #[test]
     fn connected_at_every_size() {
         for (name, shape) in SHAPES.into_iter().chain([("random", Shape::RandomTree)]) {

@@ -20,7 +20,7 @@ mod walk;
 
 pub use members::Members;
 pub use testers::tests_of;
-pub use walk::{Order, Walk, first_member};
+pub use walk::{ClusterOrder, Walk, first_member};
 
 use kgate_core::NodeId;
 

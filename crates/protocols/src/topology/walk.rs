@@ -7,7 +7,7 @@ use super::Members;
 
 /// The order of a cluster's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
+pub enum ClusterOrder {
     /// vcube-2018: small parts first, `c(0,3) = 4,5,6,7`.
     VCube,
     /// Hi-ADSD (robust-2012): large parts first, `C(0,3) = 4,6,7,5`.
@@ -26,14 +26,14 @@ struct Frame {
 /// them: each step gets the present members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
-    order: Order,
+    order: ClusterOrder,
     start: Option<(NodeId, u32)>,
     frames: SmallVec<[Frame; 4]>,
 }
 
 impl Walk {
     /// A walk through cluster `s` of process `i`.
-    pub fn new(i: NodeId, s: u32, order: Order) -> Self {
+    pub fn new(i: NodeId, s: u32, order: ClusterOrder) -> Self {
         assert!((1..=u32::BITS).contains(&s), "clusters are numbered from 1");
         Self { order, start: Some((NodeId(i.0 ^ (1 << (s - 1))), s - 1)), frames: SmallVec::new() }
     }
@@ -51,8 +51,8 @@ impl Walk {
                 continue;
             }
             let part = match self.order {
-                Order::VCube => frame.done + 1,
-                Order::HiAdsd => frame.parts - frame.done,
+                ClusterOrder::VCube => frame.done + 1,
+                ClusterOrder::HiAdsd => frame.parts - frame.done,
             };
             frame.done += 1;
             let head = NodeId(frame.head.0 ^ (1 << (part - 1)));
@@ -74,6 +74,11 @@ impl Walk {
 }
 
 /// The first member of cluster `s` of process `i` (vcube-2018 section 5.1, `FF_neighbor_i(s)`).
-pub fn first_member(i: NodeId, s: u32, order: Order, members: &Members<'_>) -> Option<NodeId> {
+pub fn first_member(
+    i: NodeId,
+    s: u32,
+    order: ClusterOrder,
+    members: &Members<'_>,
+) -> Option<NodeId> {
     Walk::new(i, s, order).next(members)
 }

@@ -100,7 +100,8 @@ pub const ALL: [Defect; 11] = [
         switch: R9,
         place: "tree-token-2019, section V-C",
         description: "a process does not know that its client waited before the crash; it is never \
-                served (n = 2, one crash). Repair: the wish is on stable storage",
+                served (n = 2, one crash). Repair: stable storage \
+                says whether the client waits",
     },
     Defect {
         id: "R10",

@@ -27,11 +27,11 @@ impl TreeToken {
         if weight != 1 {
             return Err(Refusal::Weight { weight, most: 1 });
         }
-        if self.wish {
+        if self.requesting {
             return Err(Refusal::Busy);
         }
         out.notify(Notice::Asked);
-        self.wish = true;
+        self.requesting = true;
         if !(self.defects.has(R2) && self.queue.contains(&self.me)) {
             self.queue.push_back(self.me);
         }
@@ -45,10 +45,10 @@ impl TreeToken {
 
     /// A requested token may still arrive; a token that no entry wants stays where it is.
     pub(super) fn on_withdraw(&mut self, out: &mut Outbox<Self>) -> Result<(), Refusal> {
-        if !self.wish {
+        if !self.requesting {
             return Err(Refusal::NoSuchRequest);
         }
-        self.wish = false;
+        self.requesting = false;
         let me = self.me;
         self.queue.retain(|&entry| entry != me);
         self.store(out);
@@ -188,7 +188,8 @@ impl TreeToken {
             return (self.queue.len() > 1).then_some(1);
         }
         // Only as printed is the own entry in the queue and may not be served.
-        let stuck = !self.wish || self.as_printed.as_ref().is_some_and(|defects| defects.blocked);
+        let stuck =
+            !self.requesting || self.as_printed.as_ref().is_some_and(|defects| defects.blocked);
         (!(own && stuck)).then_some(0)
     }
 
@@ -198,12 +199,12 @@ impl TreeToken {
             self.queue.remove(at); // R2: as printed, the own entry stays.
         }
         assert!(
-            self.wish && self.places[slot].towards == self.me,
+            self.requesting && self.places[slot].towards == self.me,
             "{} grants what it has",
             self.me
         );
         self.places[slot].revision = self.places[slot].revision.next();
-        self.wish = false;
+        self.requesting = false;
         self.store(out);
         let grant = GrantId(self.grants);
         self.grants += 1;
@@ -252,7 +253,7 @@ impl TreeToken {
 
     /// Requests as many tokens as entries wait, where there are some; see the head of the module.
     fn ask(&mut self, passed: bool, out: &mut Outbox<Self>) {
-        let own = u64::from(self.held.is_some() && self.wish);
+        let own = u64::from(self.held.is_some() && self.requesting);
         let waiting = self.queue.len() as u64 - own;
         if waiting == 0 {
             return;
@@ -260,7 +261,7 @@ impl TreeToken {
         let ways = self.ways();
         let before: SmallVec<[u64; 4]> =
             ways.iter().map(|way| self.links[way.at].asks_out).collect();
-        while let Some(at) = self.whom_to_ask(&ways, waiting) {
+        while let Some(at) = self.way_to_ask(&ways, waiting) {
             self.links[at].asks_out += 1;
         }
         for (way, before) in ways.iter().zip(before) {
@@ -300,7 +301,7 @@ impl TreeToken {
     /// The direction of one more request. A request is useful to the entries of others than its
     /// receiver; only if that leaves an entry without one, tokens are requested back from where the
     /// entry came.
-    fn whom_to_ask(&self, ways: &[Way], waiting: u64) -> Option<usize> {
+    fn way_to_ask(&self, ways: &[Way], waiting: u64) -> Option<usize> {
         let asked = |way: &Way| self.links[way.at].outstanding().min(way.tokens);
         let of_others = |way: &Way| waiting - u64::from(self.links[way.at].waits);
         let useful: u64 = ways.iter().map(|way| asked(way).min(of_others(way))).sum();

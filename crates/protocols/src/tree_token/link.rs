@@ -61,14 +61,14 @@ impl Link {
     /// carried over.
     pub(super) fn adopt(&mut self, incarnation: u32) {
         let asked = self.outstanding();
-        self.adopt_untold(incarnation);
+        self.adopt_unconfirmed(incarnation);
         self.asks_out = asked;
     }
 
     /// The session with a later incarnation of it begins, by another message than its RESTART,
     /// which was lost or is late. It does not know the requests of this process, which must be sent
     /// again.
-    pub(super) fn adopt_untold(&mut self, incarnation: u32) {
+    pub(super) fn adopt_unconfirmed(&mut self, incarnation: u32) {
         assert!(
             incarnation > self.incarnation,
             "{}: incarnation {incarnation} after {}",

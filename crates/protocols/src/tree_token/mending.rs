@@ -65,14 +65,14 @@ impl<'a> Mended<'a> {
         }
     }
 
-    /// Who took the place of a lost process; the parent of any other, but the root.
+    /// The nearest ancestor of `node` that is not lost, which replaces `node` if `node` is lost;
+    /// the root if there is none.
     fn hub(&self, node: NodeId) -> NodeId {
         self.ancestor(node).unwrap_or(self.root)
     }
 
     /// The processes that share an edge with `node`, in the order of ids. Looks only at these and
     /// the lost ones between.
-    /// between.
     pub(super) fn neighbours(&self, node: NodeId) -> Vec<NodeId> {
         let mut found = Vec::new();
         self.collect_below(node, &mut found);

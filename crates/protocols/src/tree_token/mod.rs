@@ -100,8 +100,8 @@ use printed::AsPrinted;
 pub struct Durable {
     /// The number of this incarnation, from 1.
     incarnation: u32,
-    /// The client waits.
-    wish: bool,
+    /// Whether the client waits.
+    requesting: bool,
     initialized: bool,
     places: Box<[Place]>,
     lost: NodeList,
@@ -123,8 +123,8 @@ pub struct TreeToken {
     incarnation: u32,
     /// INITIALIZE has arrived; until then the process requests nothing.
     initialized: bool,
-    /// The client waits, and the queue has an entry for it.
-    wish: bool,
+    /// Whether the client waits; if so, the queue has an entry for it.
+    requesting: bool,
     held: Option<Held>,
     /// The number of the next grant.
     grants: u64,
@@ -175,7 +175,7 @@ impl TreeToken {
             if r11 && !link.is_known() {
                 return None;
             }
-            link.adopt_untold(incarnations.mine);
+            link.adopt_unconfirmed(incarnations.mine);
         }
         Some(link)
     }
@@ -183,7 +183,7 @@ impl TreeToken {
     fn durable(&self) -> Durable {
         Durable {
             incarnation: self.incarnation,
-            wish: self.wish,
+            requesting: self.requesting,
             initialized: self.initialized,
             places: self.places.clone(),
             lost: self.lost.clone(),
@@ -219,7 +219,7 @@ impl TreeToken {
         let links = graph.neighbours(me).iter().map(|&node| Link::new(node, 1)).collect();
         let durable = Durable {
             incarnation: 1,
-            wish: false,
+            requesting: false,
             initialized: false,
             places,
             lost: NodeList::default(),
@@ -232,7 +232,8 @@ impl TreeToken {
         assert_eq!(durable.places.len(), setup.k as usize, "stored by the same system");
         let neighbours = Mended::new(graph, &durable.lost).neighbours(setup.me);
         let links = neighbours.into_iter().map(|node| Link::new(node, 0)).collect();
-        durable.wish &= !setup.defects.has(R9); // R9: as printed, the client has to request again.
+        // R9: as printed, the client has to request again.
+        durable.requesting &= !setup.defects.has(R9);
         let mut process = Self::with(setup, graph, durable, links);
         process.turn();
         process.wonder();
@@ -246,18 +247,18 @@ impl TreeToken {
     }
 
     fn with(setup: &Setup, graph: &Arc<Graph>, durable: Durable, links: Vec<Link>) -> Self {
-        let Durable { incarnation, wish, initialized, places, lost } = durable;
+        let Durable { incarnation, requesting, initialized, places, lost } = durable;
         Self {
             me: setup.me,
             graph: graph.clone(),
             defects: setup.defects,
             incarnation,
             initialized,
-            wish,
+            requesting,
             held: None,
             grants: u64::from(incarnation) << 32,
             places,
-            queue: wish.then_some(setup.me).into_iter().collect(),
+            queue: requesting.then_some(setup.me).into_iter().collect(),
             links,
             lost,
             questions: Vec::new(),
@@ -345,7 +346,7 @@ impl Protocol for TreeToken {
     }
 
     fn observe(&self) -> Observation {
-        let phase = match (&self.held, self.wish) {
+        let phase = match (&self.held, self.requesting) {
             (Some(_), _) => Phase::Holding,
             (None, true) => Phase::Waiting,
             (None, false) => Phase::Idle,

@@ -81,7 +81,7 @@ impl TreeToken {
             return Ok(());
         };
         if incarnations.mine > link.incarnation {
-            link.adopt_untold(incarnations.mine);
+            link.adopt_unconfirmed(incarnations.mine);
         }
         link.asks_out = link.asks_out.max(heard);
         let new = link.hear_asks(asks);

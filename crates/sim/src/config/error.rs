@@ -20,9 +20,9 @@ pub enum ConfigError {
          below n"
     )]
     NothingExcluded {
-        /// k.
+        /// The number of slots.
         k: u32,
-        /// n.
+        /// The number of processes.
         nodes: u32,
     },
     /// The number of requesting processes is 0 or exceeds n.
@@ -30,7 +30,7 @@ pub enum ConfigError {
     Requesters {
         /// The number asked for.
         requesters: u32,
-        /// n.
+        /// The number of processes.
         nodes: u32,
     },
     /// A requester does not exist.
@@ -38,7 +38,7 @@ pub enum ConfigError {
     UnknownRequester {
         /// The process named.
         node: NodeId,
-        /// n.
+        /// The number of processes.
         nodes: u32,
     },
     /// The warm-up takes the whole run.
@@ -57,7 +57,7 @@ pub enum ConfigError {
     UnknownCrashNode {
         /// The process named.
         node: NodeId,
-        /// n.
+        /// The number of processes.
         nodes: u32,
     },
     /// A crash after the end of the run.
@@ -100,7 +100,7 @@ pub enum ConfigError {
         node: NodeId,
         /// The time of the fault.
         at: Span,
-        /// n.
+        /// The number of processes.
         nodes: u32,
         /// The end of the run.
         duration: Span,
@@ -215,7 +215,7 @@ pub enum ConfigError {
         from: Span,
         /// The end.
         until: Span,
-        /// n.
+        /// The number of processes.
         nodes: u32,
         /// The end of the run.
         duration: Span,
@@ -231,7 +231,7 @@ pub enum ConfigError {
         "a partition of none or of all {nodes} processes cuts nothing: leave some on either side"
     )]
     EmptyPartitionSide {
-        /// n.
+        /// The number of processes.
         nodes: u32,
     },
     /// As many tolerated crashes as slots.
@@ -241,9 +241,9 @@ pub enum ConfigError {
         k.saturating_sub(1)
     )]
     TolerateTooLarge {
-        /// f.
+        /// The number of tolerated crashes, f.
         tolerate: u32,
-        /// k.
+        /// The number of slots.
         k: u32,
     },
     /// The latency grid has another number of processes.
@@ -254,7 +254,7 @@ pub enum ConfigError {
         clusters: u32,
         /// The number of processes in each.
         size: u32,
-        /// n.
+        /// The number of processes.
         nodes: u32,
     },
     /// The graph has another number of processes.
@@ -262,7 +262,7 @@ pub enum ConfigError {
     GraphSize {
         /// The number of processes in the graph.
         graph: u32,
-        /// n.
+        /// The number of processes.
         nodes: u32,
     },
     /// More random crashes than processes that may crash.
@@ -318,7 +318,7 @@ pub enum ConfigError {
          requesters", needed >> 20, free >> 20
     )]
     NotEnoughMemory {
-        /// n.
+        /// The number of processes.
         nodes: u32,
         /// The number of requesting processes.
         requesters: u32,

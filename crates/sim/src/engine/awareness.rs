@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fixedbitset::FixedBitSet;
 use kgate_core::{NodeId, Span, Time};
 
-/// What is known of permanent crashes.
+/// The permanent crashes, and the processes that have learned of each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Awareness {
     losses: Vec<Loss>,
@@ -20,7 +20,7 @@ struct Loss {
     at: Time,
     unaware: FixedBitSet,
     left: u64,
-    /// Some process has learned of it, so that it is known and not merely nobody left to learn.
+    /// Whether a process has learned of it: `left` is 0 also if no process remains that could.
     learnt: bool,
     took: Option<Span>,
 }

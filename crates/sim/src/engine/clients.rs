@@ -182,7 +182,7 @@ pub(super) fn granted_event<'e>(
     grant: Option<GrantId>,
 ) -> impl FnOnce() -> trace::Event<'e> {
     move || trace::Event::Granted {
-        slots: slots.unwrap_or_default(),
+        slots: slots.unwrap_or_default().into(),
         fence: fence.map(|fence| format!("{:#x}", fence.0)),
         stamp,
         grant: grant.map(|grant| grant.0),

@@ -125,7 +125,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     pub(super) fn write_lost(&mut self, from: NodeId, to: NodeId, message: &M::Message) {
         if self.trace.is_on() {
             let (kind, text) = described(message);
-            self.write(to, &trace::Event::Lost { kind, from, message: &text });
+            self.write(to, &trace::Event::Lost { kind: kind.into(), from, message: text.into() });
         }
     }
 

@@ -181,7 +181,7 @@ fn a_restarted_process_is_not_paused() {
 /// A message across a cut arrives when it heals: the request, the answer, or both, depending on the
 /// direction.
 #[test]
-fn a_cut_delays_what_crosses_it() {
+fn a_partition_delays_the_messages_across_it() {
     for (text, obtained, delayed) in [
         ("0@0..5", 6.0, 1),   // The request waits until 5.
         ("1@0..5", 6.0, 1),   // The same from the other side.

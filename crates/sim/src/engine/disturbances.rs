@@ -164,7 +164,10 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             self.disturbed.duplicated += 1;
             if self.trace.is_on() {
                 let text = format!("{message:?}");
-                self.write(from, &trace::Event::Duplicated { kind: name, to, message: &text });
+                self.write(
+                    from,
+                    &trace::Event::Duplicated { kind: name.into(), to, message: text.into() },
+                );
             }
         }
         let mut lost = copies == 0;
@@ -190,7 +193,10 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             self.disturbed.lost += 1;
             if self.trace.is_on() {
                 let text = format!("{message:?}");
-                self.write(to, &trace::Event::Lost { kind: name, from, message: &text });
+                self.write(
+                    to,
+                    &trace::Event::Lost { kind: name.into(), from, message: text.into() },
+                );
             }
         }
     }

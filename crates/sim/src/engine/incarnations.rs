@@ -1,4 +1,4 @@
-//! Processes that restart without state, in a new incarnation, and who is notified.
+//! Processes that restart without state, in a new incarnation, and the processes notified of it.
 //!
 //! With [`MembershipSource::Log`] every process is notified of every crash and every return, in one
 //! order, each at a time of its own. The j-th return overall begins incarnation j; a restarted

@@ -494,7 +494,10 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         self.stats.delivered += 1;
         if self.trace.is_on() {
             let (kind, text) = described(&message);
-            self.write(to, &trace::Event::Deliver { kind, from, message: &text });
+            self.write(
+                to,
+                &trace::Event::Deliver { kind: kind.into(), from, message: text.into() },
+            );
         }
         if M::MECHANISM == Mechanism::Permissions && self.checkers.audit.is_active() {
             self.checkers.audit.delivered(from, to, message.carried());
@@ -510,7 +513,10 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         let content = RunHash::of(&message);
         if self.trace.is_on() {
             let (kind, text) = described(&message);
-            self.write(to, &trace::Event::Deliver { kind, from, message: &text });
+            self.write(
+                to,
+                &trace::Event::Deliver { kind: kind.into(), from, message: text.into() },
+            );
         }
         self.detector_input(to, Label::of(2, from, content), Input::Deliver { from, message });
     }

@@ -362,6 +362,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             To::Many(nodes) => (None, &nodes[..], u32::try_from(nodes.len()).unwrap_or(u32::MAX)),
             To::All => (None, &[][..], self.config.nodes - 1),
         };
-        self.write(from, &trace::Event::Send { kind, to, to_many, copies, message: &text });
+        let (kind, to_many, message) = (kind.into(), to_many.into(), text.into());
+        self.write(from, &trace::Event::Send { kind, to, to_many, copies, message });
     }
 }

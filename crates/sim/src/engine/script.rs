@@ -285,7 +285,10 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             Fate::Duplicated => {
                 self.count(to, Label::of(14, from, RunHash::of(message)));
                 let (kind, text) = described(message);
-                self.write(from, &trace::Event::Duplicated { kind, to, message: &text });
+                self.write(
+                    from,
+                    &trace::Event::Duplicated { kind: kind.into(), to, message: text.into() },
+                );
                 self.queue.insert(place, event.clone());
                 self.queue.insert(self.queue.events().len(), event);
             }

@@ -171,7 +171,8 @@ fn the_far_future_is_reached_at_once() {
         times.into_iter().rev().for_each(|at| both.push(at));
         for _ in 1..times.len() {
             let (at, _) = both.pop(u64::MAX).expect("one for each time is left");
-            // The next is far away; so is what is inserted now, in the ring or not.
+            // The next event is far away; so is the one inserted now, whether it fits into the ring
+            // or not.
             both.push(at + (u64::MAX - at) / 2);
             both.push(u64::MAX);
         }

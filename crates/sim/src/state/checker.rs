@@ -1,6 +1,6 @@
-//! What is measured and checked from the start or the last fault on: when the configuration is
-//! normal, when a wave can start cleanly, and when every process has joined; and from the first
-//! clean start on, that there are at most l tokens.
+//! Measures and checks from the start or the last fault on: when the configuration is normal, when
+//! a wave can start cleanly, and when every process has joined; and from the first clean start on,
+//! that there are at most l tokens.
 
 use std::collections::BTreeSet;
 

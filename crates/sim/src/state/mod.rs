@@ -98,7 +98,7 @@ pub enum StateError {
     UnknownNode {
         /// The process named.
         node: NodeId,
-        /// n.
+        /// The number of processes.
         nodes: u32,
     },
 }

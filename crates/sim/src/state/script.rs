@@ -174,8 +174,8 @@ impl<R: Rules> Player<'_, R> {
         self.run.chosen = moving.iter().map(|(node, _)| *node).collect();
         if self.trace.is_on() {
             for (node, step) in &moving {
-                let state = R::print_state(&step.next);
-                let event = trace::Event::Moved { action: step.name, state: &state };
+                let state = R::print_state(&step.next).into();
+                let event = trace::Event::Moved { action: step.name.into(), state };
                 self.trace.write(self.now, *node, &event);
             }
         }
@@ -218,11 +218,9 @@ impl<R: Rules> Player<'_, R> {
             let inside = steps.iter().any(|step| step.privileged);
             let before = &mut self.enabled[node.index()];
             if *before != actions {
-                self.trace.write(
-                    self.now,
-                    node,
-                    &trace::Event::Enabled { actions: &actions, inside },
-                );
+                let named = actions.iter().map(|&action| action.into()).collect();
+                let event = trace::Event::Enabled { actions: named, inside };
+                self.trace.write(self.now, node, &event);
                 *before = actions;
             }
         }

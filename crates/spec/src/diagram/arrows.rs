@@ -57,14 +57,16 @@ impl SvgWriter<'_> {
             let wide = if self.timeline.messages.len() > MOST_LABELS { 1.1 } else { 1.6 };
             let said = escape(&said(&self.timeline.kinds[message.kind], message));
             self.put(&format!(
-                "<path class=\"message\" d=\"M{ax:.1} {ay:.1}Q{cx:.1} {cy:.1} {bx:.1} {by:.1}\" stroke=\"{colour}\" stroke-width=\"{wide}\" \
+                "<path class=\"message\" d=\"M{ax:.1} {ay:.1}Q{cx:.1} {cy:.1} {bx:.1} {by:.1}\" \
+                 stroke=\"{colour}\" stroke-width=\"{wide}\" \
                  stroke-dasharray=\"{dashes}\"{head}><title>{said}</title></path>"
             ));
             match message.end {
                 End::Lost(_) if ends => self.cross(bx, by, 4.5, colour),
                 End::Arrived(_) | End::Lost(_) => {}
                 End::Open => self.put(&format!(
-                    "<circle cx=\"{bx:.1}\" cy=\"{by:.1}\" r=\"3.2\" fill=\"#FFFFFF\" stroke=\"{colour}\" stroke-width=\"1.6\"/>"
+                    "<circle cx=\"{bx:.1}\" cy=\"{by:.1}\" r=\"3.2\" fill=\"#FFFFFF\" \
+                     stroke=\"{colour}\" stroke-width=\"1.6\"/>"
                 )),
             }
         }

@@ -75,7 +75,8 @@ impl Taken {
         self.areas.push(area);
     }
 
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // A page is small.
+    // A page is small.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub(super) fn take_arrow(&mut self, number: usize, arrow: &Arrow) {
         let points = (arrow.length() / APART) as usize + 1;
         let along = |point| arrow.at(point as f64 / points as f64);
@@ -142,7 +143,7 @@ fn inner(text: &str) -> &str {
 /// The fields of `Name { a: 1, b: Other { c: 2 } }` that are not structures; for `7`, itself.
 fn plain_fields(text: &str) -> Vec<(&str, &str)> {
     let Some(open) = text.find('{') else {
-        let plain = text.chars().all(|letter| letter.is_ascii_digit() || letter == '@');
+        let plain = text.chars().all(|character| character.is_ascii_digit() || character == '@');
         return if plain && !text.is_empty() { vec![("", text)] } else { Vec::new() };
     };
     let body = text[open + 1..].trim_end();
@@ -150,8 +151,8 @@ fn plain_fields(text: &str) -> Vec<(&str, &str)> {
     let mut fields = Vec::new();
     let (mut depth, mut start) = (0u32, 0);
     let ends = body.char_indices().chain([(body.len(), ',')]);
-    for (place, letter) in ends {
-        match letter {
+    for (place, character) in ends {
+        match character {
             '{' | '(' | '[' => depth += 1,
             '}' | ')' | ']' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {

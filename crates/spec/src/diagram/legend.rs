@@ -30,7 +30,8 @@ fn lines(timeline: &Timeline) -> Vec<Line> {
     for (place, kind) in timeline.kinds.iter().enumerate().filter(|(place, _)| drawn(*place)) {
         let (colour, dashes) = style(place);
         let arrow = format!(
-            "<path d=\"M0 0H24\" stroke=\"{colour}\" stroke-width=\"1.8\" stroke-dasharray=\"{dashes}\" marker-end=\"url(#head{place})\"/>"
+            "<path d=\"M0 0H24\" stroke=\"{colour}\" stroke-width=\"1.8\" \
+             stroke-dasharray=\"{dashes}\" marker-end=\"url(#head{place})\"/>"
         );
         lines.push((arrow, kind.clone()));
     }
@@ -50,7 +51,8 @@ fn lines(timeline: &Timeline) -> Vec<Line> {
     let cross = |arm: f64, colour: &str| {
         let (low, wide) = (12.0 - arm, 2.0 * arm);
         format!(
-            "<path d=\"M{low} -{arm}l{wide} {wide}M{low} {arm}l{wide} -{wide}\" stroke=\"{colour}\" stroke-width=\"2.2\"/>"
+            "<path d=\"M{low} -{arm}l{wide} {wide}M{low} {arm}l{wide} -{wide}\" \
+             stroke=\"{colour}\" stroke-width=\"2.2\"/>"
         )
     };
     add(sign(Sign::Crash), cross(8.0, "#000000"), "crashes");
@@ -58,12 +60,13 @@ fn lines(timeline: &Timeline) -> Vec<Line> {
     let stops = timeline.absences.iter().any(|absence| absence.stopped);
     add(stops, stopped(0.0, 24.0, 0.0), "paused");
     add(sign(Sign::Suspicion), suspicion(12.0, 0.0), "suspects a process");
-    add(sign(Sign::News), dot(12.0, 0.0), "learns of a recovery or of a new k");
+    add(sign(Sign::Change), dot(12.0, 0.0), "learns of a recovery or of a new k");
     add(sign(Sign::Withdrawal), withdrawal(12.0, 0.0), "withdraws");
     add(sign(Sign::Fault), fault(12.0, 0.0), "transient fault");
     add(sign(Sign::Move), dot(12.0, 0.0), "moves: action and state after it");
     add(ended(|end| matches!(end, End::Lost(_))), cross(4.5, "#555555"), "message lost");
-    let open = "<circle cx=\"12\" cy=\"0\" r=\"3.2\" fill=\"#FFFFFF\" stroke=\"#555555\" stroke-width=\"1.6\"/>";
+    let open = "<circle cx=\"12\" cy=\"0\" r=\"3.2\" fill=\"#FFFFFF\" stroke=\"#555555\" \
+                stroke-width=\"1.6\"/>";
     // A scenario is complete; the trace of a run may not record the fate of a message to a crashed
     // process.
     let unended =
@@ -78,19 +81,22 @@ fn lines(timeline: &Timeline) -> Vec<Line> {
 
 pub(super) fn restart(x: f64, y: f64) -> String {
     format!(
-        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" fill=\"#FFFFFF\" stroke=\"#000000\" stroke-width=\"2\"/>"
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" fill=\"#FFFFFF\" stroke=\"#000000\" \
+         stroke-width=\"2\"/>"
     )
 }
 
 pub(super) fn stopped(from: f64, until: f64, y: f64) -> String {
     format!(
-        "<path d=\"M{from:.1} {y:.1}H{until:.1}\" stroke=\"#D55E00\" stroke-width=\"4\" stroke-dasharray=\"2 4\"/>"
+        "<path d=\"M{from:.1} {y:.1}H{until:.1}\" stroke=\"#D55E00\" stroke-width=\"4\" \
+         stroke-dasharray=\"2 4\"/>"
     )
 }
 
 pub(super) fn suspicion(x: f64, y: f64) -> String {
     format!(
-        "<path d=\"M{x:.1} {y:.1}m-7 0l7 -7l7 7l-7 7Z\" fill=\"#FFFFFF\" stroke=\"#D55E00\" stroke-width=\"2\"/>"
+        "<path d=\"M{x:.1} {y:.1}m-7 0l7 -7l7 7l-7 7Z\" fill=\"#FFFFFF\" \
+         stroke=\"#D55E00\" stroke-width=\"2\"/>"
     )
 }
 

@@ -60,7 +60,8 @@ pub(super) fn text(
     let said = escape(said);
     let _ = writeln!(
         out,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"{anchor}\">{said}</text>"
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{colour}\" \
+         text-anchor=\"{anchor}\">{said}</text>"
     );
 }
 
@@ -145,7 +146,8 @@ impl<'a> SvgWriter<'a> {
         let (x, top) = (self.x(first) - wide / 2.0, TOP - 50.0);
         let (wide, high) = (self.right() - x, self.bottom() - top);
         self.put(&format!(
-            "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"#F6F6F6\"/>"
+            "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" \
+             fill=\"#F6F6F6\"/>"
         ));
         text(
             &mut self.texts,
@@ -165,7 +167,8 @@ impl<'a> SvgWriter<'a> {
         for time in times {
             let (x, top, height) = (self.x(time) - 9.0, TOP - 34.0, self.bottom() - TOP + 40.0);
             self.put(&format!(
-                "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"18\" height=\"{height:.1}\" fill=\"{WRONG}\" fill-opacity=\"0.22\"/>"
+                "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"18\" height=\"{height:.1}\" \
+                 fill=\"{WRONG}\" fill-opacity=\"0.22\"/>"
             ));
         }
     }
@@ -199,16 +202,19 @@ impl<'a> SvgWriter<'a> {
                 let crash = self.x(absence.from).clamp(left, right);
                 let back = absence.until.map_or(right, |until| self.x(until).min(right));
                 self.put(&format!(
-                    "<path d=\"M{from:.1} {y:.1}H{crash:.1}\" stroke=\"{LINE}\" stroke-width=\"1.5\"/>"
+                    "<path d=\"M{from:.1} {y:.1}H{crash:.1}\" stroke=\"{LINE}\" \
+                     stroke-width=\"1.5\"/>"
                 ));
                 self.put(&format!(
-                    "<path d=\"M{crash:.1} {y:.1}H{back:.1}\" stroke=\"#C8C8C8\" stroke-width=\"1.2\" stroke-dasharray=\"2 5\"/>"
+                    "<path d=\"M{crash:.1} {y:.1}H{back:.1}\" stroke=\"#C8C8C8\" \
+                     stroke-width=\"1.2\" stroke-dasharray=\"2 5\"/>"
                 ));
                 from = back;
             }
             if from < right {
                 self.put(&format!(
-                    "<path d=\"M{from:.1} {y:.1}H{right:.1}\" stroke=\"{LINE}\" stroke-width=\"1.5\"/>"
+                    "<path d=\"M{from:.1} {y:.1}H{right:.1}\" stroke=\"{LINE}\" \
+                     stroke-width=\"1.5\"/>"
                 ));
             }
             self.taken.take(Area {
@@ -228,7 +234,8 @@ impl<'a> SvgWriter<'a> {
             let (wide, high) = ((until - from).max(3.0), 2.0 * BAR);
             let colour = if bar.inside { INSIDE } else { WAITING };
             self.put(&format!(
-                "<rect x=\"{from:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"{colour}\"/>"
+                "<rect x=\"{from:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" \
+                 fill=\"{colour}\"/>"
             ));
         }
     }
@@ -247,7 +254,8 @@ impl<'a> SvgWriter<'a> {
         let wide = 2.0 * arm;
         let (left, top, bottom) = (x - arm, y - arm, y + arm);
         self.put(&format!(
-            "<path d=\"M{left:.1} {top:.1}l{wide} {wide}M{left:.1} {bottom:.1}l{wide} -{wide}\" stroke=\"{colour}\" stroke-width=\"2.2\"/>"
+            "<path d=\"M{left:.1} {top:.1}l{wide} {wide}M{left:.1} {bottom:.1}l{wide} -{wide}\" \
+             stroke=\"{colour}\" stroke-width=\"2.2\"/>"
         ));
     }
 
@@ -262,7 +270,7 @@ impl<'a> SvgWriter<'a> {
                 Sign::Suspicion => self.put(&legend::suspicion(x, y)),
                 Sign::Withdrawal => self.put(&legend::withdrawal(x, y)),
                 Sign::Fault => self.put(&legend::fault(x, y)),
-                Sign::Recovery | Sign::Move | Sign::News => self.put(&legend::dot(x, y)),
+                Sign::Recovery | Sign::Move | Sign::Change => self.put(&legend::dot(x, y)),
             }
             self.put("</g>");
         }
@@ -301,8 +309,9 @@ impl<'a> SvgWriter<'a> {
         let Area { x: left, y: top, width, height } = place;
         let _ = writeln!(
             self.texts,
-            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"3\" fill=\"#FFFFFF\" \
-             fill-opacity=\"0.8\"/><text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"middle\" stroke=\"#FFFFFF\" \
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             rx=\"3\" fill=\"#FFFFFF\" fill-opacity=\"0.8\"/><text x=\"{x:.1}\" y=\"{y:.1}\" \
+             font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"middle\" stroke=\"#FFFFFF\" \
              stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\">{said}</text>"
         );
     }
@@ -348,15 +357,18 @@ impl<'a> SvgWriter<'a> {
             let (colour, _) = style(kind);
             let _ = writeln!(
                 heads,
-                "<marker id=\"head{kind}\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" \
-                 orient=\"auto\"><path d=\"M0 1L10 5L0 9Z\" fill=\"{colour}\"/></marker>"
+                "<marker id=\"head{kind}\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" \
+                 markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">\
+                 <path d=\"M0 1L10 5L0 9Z\" fill=\"{colour}\"/></marker>"
             );
         }
         let high = y + 12.0;
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide:.0}\" height=\"{high:.0}\" viewBox=\"0 0 {wide:.0} {high:.0}\" \
-             font-family=\"Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif\">\n<defs>\n{heads}</defs>\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n<g fill=\"none\">\n{}</g>\n{}</svg>\n",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide:.0}\" height=\"{high:.0}\" \
+             viewBox=\"0 0 {wide:.0} {high:.0}\" font-family=\"Helvetica, Arial, \
+             'Liberation Sans', 'DejaVu Sans', sans-serif\">\n<defs>\n{heads}</defs>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n<g fill=\"none\">\n{}</g>\n{}\
+             </svg>\n",
             self.body, self.texts
         )
     }

@@ -8,29 +8,29 @@ use super::{Canvas, DiagramError, MOST_SIGNS};
 use crate::trace::reader::{Event, Record, Run};
 use crate::view::View;
 
-fn record(events: Vec<(u64, u32, Event)>) -> Vec<Record> {
+fn record(events: Vec<(u64, u32, Event<'static>)>) -> Vec<Record> {
     events
         .into_iter()
         .map(|(t, node, event)| Record { t: Time(t), node: NodeId(node), event })
         .collect()
 }
 
-fn send(to: u32) -> Event {
+fn send(to: u32) -> Event<'static> {
     Event::Send {
         kind: "reply".into(),
         to: Some(NodeId(to)),
-        to_many: vec![],
+        to_many: vec![].into(),
         copies: 1,
         message: "Reply".into(),
     }
 }
 
-fn deliver(from: u32) -> Event {
+fn deliver(from: u32) -> Event<'static> {
     Event::Deliver { kind: "reply".into(), from: NodeId(from), message: "Reply".into() }
 }
 
 /// The whole timeline, with one column per time.
-fn timeline(events: Vec<(u64, u32, Event)>) -> Timeline {
+fn timeline(events: Vec<(u64, u32, Event<'static>)>) -> Timeline {
     let mut builder = TimelineBuilder::new(&run(), &View::default(), usize::MAX, true);
     record(events).iter().for_each(|record| assert!(builder.see(record)));
     builder.end().expect("there is no limit")
@@ -65,7 +65,7 @@ fn deliveries_match_sends() {
 /// waits again after the recovery. Open bars reach to the edge.
 #[test]
 fn bars_and_marks() {
-    let granted = || Event::Granted { slots: vec![], fence: None, grant: None };
+    let granted = || Event::Granted { slots: vec![].into(), fence: None, stamp: None, grant: None };
     let events = vec![
         (1, 0, Event::Acquire { weight: 1 }),
         (2, 0, granted()),
@@ -103,7 +103,8 @@ fn bars_and_marks() {
 /// uses.
 #[test]
 fn the_file_is_self_contained() {
-    let wrong = Event::Violated { property: "p".into(), nodes: vec![], text: "a & b".into() };
+    let wrong =
+        Event::Violated { property: "p".into(), nodes: vec![].into(), text: "a & b".into() };
     let svg = super::draw(
         &run(),
         &record(vec![(1, 0, send(1)), (2, 1, deliver(0)), (3, 0, wrong)]),
@@ -165,7 +166,8 @@ const UNIT: u64 = 1_000_000_000;
 fn long_run(units: u64) -> Vec<Record> {
     let of = |unit: u64| {
         let t = unit * UNIT;
-        let granted = Event::Granted { slots: vec![], fence: None, grant: None };
+        let granted =
+            Event::Granted { slots: vec![].into(), fence: None, stamp: None, grant: None };
         vec![
             (t, 1, Event::Acquire { weight: 1 }),
             (t, 0, send(1)),

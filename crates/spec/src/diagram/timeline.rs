@@ -71,7 +71,7 @@ pub(super) enum Sign {
     Crash,
     Restart,
     Suspicion,
-    News,
+    Change,
     Withdrawal,
     Fault,
     Recovery,
@@ -202,7 +202,7 @@ impl TimelineBuilder {
             Event::TooLarge { weight, most } => {
                 mark(Sign::Withdrawal, Some(format!("weight {weight}, k is {most}")));
             }
-            Event::Resize { k } => mark(Sign::News, Some(format!("k is {k}"))),
+            Event::Resize { k } => mark(Sign::Change, Some(format!("k is {k}"))),
             Event::Crash => {
                 mark(Sign::Crash, None);
                 self.leaves(node, now, false);
@@ -216,7 +216,7 @@ impl TimelineBuilder {
             Event::Fault => mark(Sign::Fault, Some("fault".into())),
             Event::Recovered => mark(Sign::Recovery, Some("recovered".into())),
             Event::Suspected { whom } => mark(Sign::Suspicion, Some(format!("{whom} crashed"))),
-            Event::Joined { whom } => mark(Sign::News, Some(format!("{whom} recovered"))),
+            Event::Joined { whom } => mark(Sign::Change, Some(format!("{whom} recovered"))),
             Event::Moved { action, state } => mark(Sign::Move, Some(format!("{action}: {state}"))),
             Event::Enabled { .. } => self.timeline.moves = true,
             Event::Violated { property, text, .. } => {

@@ -2,6 +2,7 @@
 //!
 //! The effects do not repeat the step itself: below `p0 requests` there is no line for the request.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kgate_core::NodeId;
@@ -106,7 +107,7 @@ fn list(slots: &[u32], one: &str, many: &str) -> String {
 
 /// In the state model: the enabled actions of each process, updated from step to step.
 #[derive(Clone, Debug, Default)]
-pub struct Next(BTreeMap<NodeId, (Vec<String>, bool)>);
+pub struct Next(BTreeMap<NodeId, (Vec<Cow<'static, str>>, bool)>);
 
 impl Next {
     /// Takes the records of a step, and describes the actions enabled after it.

@@ -1,8 +1,8 @@
 //! A scenario: a small text file that prescribes every step of a run, with the effects of each.
 //!
 //! `docs/reference/scenario-format.md` describes the format for those who write one. Comment lines
-//! at the top tell the story; header lines say what is run and what is expected; then, after an
-//! empty line, come the steps in the words of [`schedule`](crate::schedule), one a line, and
+//! at the top explain the scenario; header lines say what is run and what is expected; then, after
+//! an empty line, come the steps in the words of [`schedule`](crate::schedule), one a line, and
 //! indented below each what it led to. `parse.rs` reads such a file, `print.rs` writes it,
 //! `lines.rs` tells in words what a trace says, `options.rs` has the line for numbered slots. The
 //! printed form is the only one that the checks accept: a file is the same after reading and

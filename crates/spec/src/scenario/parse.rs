@@ -15,8 +15,8 @@ use crate::schedule::ParseStepError;
 pub enum ScenarioError {
     /// A line is not a header.
     #[error(
-        "line {0}: `{1}` is not a header: write for example `protocol vcube`, `processes 4`, `k 2`, \
-         and an empty line before the steps"
+        "line {0}: `{1}` is not a header: write for example `protocol vcube`, `processes 4`, `k \
+         2`, and an empty line before the steps"
     )]
     Header(usize, String),
     /// A header is repeated.
@@ -26,7 +26,10 @@ pub enum ScenarioError {
     #[error("there is no line `{0}` before the first empty line: add it")]
     Missing(&'static str),
     /// There are too many processes.
-    #[error("line {0}: {1} processes are too many for a scenario: write at most {most}", most = MOST_PROCESSES)]
+    #[error(
+        "line {0}: {1} processes are too many for a scenario: write at most {most}",
+        most = MOST_PROCESSES
+    )]
     TooMany(usize, u32),
     /// The property does not exist.
     #[error("line {0}: there is no property \"{1}\": expect one of {known}", known = known())]
@@ -48,7 +51,7 @@ pub enum ScenarioError {
     BelowNothing(usize),
     /// `start` or `end` is misplaced.
     #[error("line {0}: `start` comes before the first step, `end` after the last, each once")]
-    Order(usize),
+    OutOfOrder(usize),
 }
 
 impl FromStr for Scenario {
@@ -263,7 +266,9 @@ impl<'a> Body<'a> {
                 self.place = Place::End;
                 self.scenario.end_notes.append(&mut self.notes);
             }
-            ("start" | "end", _) | (_, Place::End) => return Err(ScenarioError::Order(number)),
+            ("start" | "end", _) | (_, Place::End) => {
+                return Err(ScenarioError::OutOfOrder(number));
+            }
             (_, Place::Nothing | Place::Start | Place::Step) => {
                 let act = match self.scenario.model {
                     Model::Messages => {

@@ -64,8 +64,8 @@ fn the_printed_form_is_canonical() {
 #[test]
 fn defaults_are_not_printed() {
     let short = "protocol vcube\nprocesses 2\nk 1\nas-printed D1\nexpect correct\n\nend\n";
-    let long = "protocol vcube\nprocesses  2\nk 1\nmodel messages\nchannels fifo\ndown lost\nas-printed d1\n\
-                then go on\nexpect correct\nrepaired correct\n\n\n";
+    let long = "protocol vcube\nprocesses  2\nk 1\nmodel messages\nchannels fifo\ndown lost\n\
+                as-printed d1\nthen go on\nexpect correct\nrepaired correct\n\n\n";
     let scenario: Scenario = long.parse().unwrap();
     assert_eq!(scenario.to_string(), short);
     assert!(scenario.repaired);
@@ -86,8 +86,8 @@ fn malformed_scenarios_are_rejected() {
     assert!(matches!(with("state p0 x\n", ""), Err(ScenarioError::Together(_))));
     assert!(matches!(with("", "    p0 acquires\n"), Err(ScenarioError::BelowNothing(6))));
     assert!(matches!(with("", "p0 requests\np0 sleeps\n"), Err(ScenarioError::Step(7, _))));
-    assert!(matches!(with("", "p0 requests\nstart\n"), Err(ScenarioError::Order(7))));
-    assert!(matches!(with("", "end\np0 requests\n"), Err(ScenarioError::Order(7))));
+    assert!(matches!(with("", "p0 requests\nstart\n"), Err(ScenarioError::OutOfOrder(7))));
+    assert!(matches!(with("", "end\np0 requests\n"), Err(ScenarioError::OutOfOrder(7))));
     assert!(matches!(with("model state\n", "p0 requests\n"), Err(ScenarioError::Move(7, _))));
     let too_many = "protocol vcube\nprocesses 1001\nk 1\nexpect correct\n\n".parse::<Scenario>();
     assert_eq!(too_many, Err(ScenarioError::TooMany(2, 1001)));

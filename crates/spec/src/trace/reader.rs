@@ -5,6 +5,7 @@ use std::io::{self, BufRead, Write};
 use kgate_core::{NodeId, Time};
 use serde::Deserialize;
 
+pub use super::Event;
 use crate::history::header;
 pub use crate::history::{Run, TraceError};
 
@@ -17,98 +18,7 @@ pub struct Record {
     pub node: NodeId,
     /// What happened.
     #[serde(flatten)]
-    pub event: Event,
-}
-
-/// What happened; [`trace::Event`](crate::trace::Event) describes each variant.
-#[allow(missing_docs)] // The fields are those of `trace::Event`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    Acquire {
-        #[serde(default = "one")]
-        weight: u32,
-    },
-    Requested,
-    Granted {
-        #[serde(default)]
-        slots: Vec<u32>,
-        #[serde(default)]
-        fence: Option<String>,
-        #[serde(default)]
-        grant: Option<u64>,
-    },
-    Release {
-        #[serde(default)]
-        grant: Option<u64>,
-    },
-    Withdraw,
-    TooLarge {
-        weight: u32,
-        most: u32,
-    },
-    Resize {
-        k: u32,
-    },
-    Send {
-        kind: String,
-        to: Option<NodeId>,
-        #[serde(default)]
-        to_many: Vec<NodeId>,
-        copies: u32,
-        message: String,
-    },
-    Deliver {
-        kind: String,
-        from: NodeId,
-        message: String,
-    },
-    Lost {
-        kind: String,
-        from: NodeId,
-        message: String,
-    },
-    Duplicated {
-        kind: String,
-        to: NodeId,
-        message: String,
-    },
-    Crash,
-    Restart {
-        #[serde(default)]
-        incarnation: Option<u32>,
-    },
-    Fault,
-    Recovered,
-    Pause,
-    Resume,
-    Suspected {
-        whom: NodeId,
-    },
-    Joined {
-        whom: NodeId,
-    },
-    Moved {
-        action: String,
-        state: String,
-    },
-    Enabled {
-        actions: Vec<String>,
-        inside: bool,
-    },
-    Violated {
-        property: String,
-        nodes: Vec<NodeId>,
-        text: String,
-    },
-    /// An event kind that this version of kgate does not know.
-    #[serde(other)]
-    Other,
-}
-
-/// The default weight of a request.
-pub(crate) fn one() -> u32 {
-    1
+    pub event: Event<'static>,
 }
 
 impl Record {
@@ -120,7 +30,7 @@ impl Record {
             None if to_many.is_empty() && copies.checked_add(1) == Some(nodes) => {
                 (0..nodes).map(NodeId).filter(|&other| other != self.node).collect()
             }
-            None => to_many.clone(),
+            None => to_many.to_vec(),
         }
     }
 
@@ -275,44 +185,55 @@ pub fn read(text: impl BufRead) -> Result<(Run, Vec<Record>), TraceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Event as Written, Writer};
+    use crate::trace::Writer;
 
     /// Every event kind is read back as it was written; the receivers of a send are known in all
     /// three forms.
     #[test]
     fn events_are_read_as_they_are_written() {
-        let (message, kind, from, to) = ("Reply", "reply", NodeId(1), NodeId(2));
+        let (from, to) = (NodeId(1), NodeId(2));
+        let text = || ("reply".into(), "Reply".into());
+        let send = |to, to_many: &[NodeId], copies| {
+            let (kind, message) = text();
+            Event::Send { kind, to, to_many: to_many.to_vec().into(), copies, message }
+        };
+        let (kind, message) = text();
+        let deliver = Event::Deliver { kind, from, message };
+        let (kind, message) = text();
+        let lost = Event::Lost { kind, from, message };
+        let (kind, message) = text();
+        let duplicated = Event::Duplicated { kind, to, message };
         let events = [
-            Written::Acquire { weight: 1 },
-            Written::Acquire { weight: 2 },
-            Written::Requested,
-            Written::Granted {
-                slots: &[3],
+            Event::Acquire { weight: 1 },
+            Event::Acquire { weight: 2 },
+            Event::Requested,
+            Event::Granted {
+                slots: vec![3].into(),
                 fence: Some("0x1".into()),
-                stamp: None,
+                stamp: Some(5),
                 grant: Some(4),
             },
-            Written::Release { grant: None },
-            Written::Withdraw,
-            Written::TooLarge { weight: 3, most: 2 },
-            Written::Resize { k: 2 },
-            Written::Send { kind, to: Some(to), to_many: &[], copies: 1, message },
-            Written::Send { kind, to: None, to_many: &[NodeId(3), NodeId(1)], copies: 2, message },
-            Written::Send { kind, to: None, to_many: &[], copies: 3, message },
-            Written::Deliver { kind, from, message },
-            Written::Lost { kind, from, message },
-            Written::Duplicated { kind, to, message },
-            Written::Crash,
-            Written::Restart { incarnation: Some(1) },
-            Written::Fault,
-            Written::Recovered,
-            Written::Pause,
-            Written::Resume,
-            Written::Suspected { whom: to },
-            Written::Joined { whom: to },
-            Written::Moved { action: "a1", state: "T=C" },
-            Written::Enabled { actions: &["a1"], inside: true },
-            Written::Violated { property: "p", nodes: &[to], text: "t" },
+            Event::Release { grant: None },
+            Event::Withdraw,
+            Event::TooLarge { weight: 3, most: 2 },
+            Event::Resize { k: 2 },
+            send(Some(to), &[], 1),
+            send(None, &[NodeId(3), NodeId(1)], 2),
+            send(None, &[], 3),
+            deliver,
+            lost,
+            duplicated,
+            Event::Crash,
+            Event::Restart { incarnation: Some(1) },
+            Event::Fault,
+            Event::Recovered,
+            Event::Pause,
+            Event::Resume,
+            Event::Suspected { whom: to },
+            Event::Joined { whom: to },
+            Event::Moved { action: "a1".into(), state: "T=C".into() },
+            Event::Enabled { actions: vec!["a1".into()], inside: true },
+            Event::Violated { property: "p".into(), nodes: vec![to].into(), text: "t".into() },
         ];
         let mut bytes = Vec::new();
         let mut writer = Writer::new(
@@ -323,7 +244,7 @@ mod tests {
         writer.finish().unwrap();
         let (run, record) = read(&bytes[..]).expect("a trace");
         assert_eq!((run.n, run.k, run.protocol.as_str(), record.len()), (4, 1, "x", events.len()));
-        assert!(record.iter().all(|record| record.event != Event::Other));
+        assert!(record.iter().map(|record| &record.event).eq(&events));
         let receivers: Vec<Vec<NodeId>> = record
             .iter()
             .map(|record| record.receivers(4))

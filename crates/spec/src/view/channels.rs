@@ -1,8 +1,8 @@
 //! Matches deliveries with sends.
 //!
 //! A trace names no messages: an arrival belongs to the earliest send of the same text in its
-//! channel to which none belongs yet (`docs/reference/trace-format.md`). Only what is under way is
-//! kept.
+//! channel to which none belongs yet (`docs/reference/trace-format.md`). Only messages in flight
+//! are kept.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -10,7 +10,7 @@ pub(super) fn describe(record: &Record, nodes: u32) -> String {
         Event::Acquire { weight: 1 } => "requests".into(),
         Event::Acquire { weight } => format!("requests {weight} slots"),
         Event::Requested => "broadcasts its request".into(),
-        Event::Granted { slots, fence, grant } => {
+        Event::Granted { slots, fence, grant, .. } => {
             let slots = match &slots[..] {
                 [] => String::new(),
                 [one] => format!(" slot {one}"),

@@ -9,11 +9,11 @@ use crate::trace::reader::{Event, Lines};
 /// A small run with a broadcast, a reply, a loss, a crash, and an event of an unknown kind.
 const TRACE: &str = r#"{"run":{"protocol":"x","n":3,"k":1},"trace":1}
 {"t":0,"node":0,"event":"acquire"}
-{"t":0,"node":0,"event":"send","kind":"request","to":null,"copies":2,"message":"Request { clock: 1 }"}
+{"t":0,"node":0,"event":"send","kind":"request","to":null,"copies":2,"message":"Request { c: 1 }"}
 {"t":100000000,"node":2,"event":"crash"}
-{"t":900000000,"node":1,"event":"deliver","kind":"request","from":0,"message":"Request { clock: 1 }"}
+{"t":900000000,"node":1,"event":"deliver","kind":"request","from":0,"message":"Request { c: 1 }"}
 {"t":900000000,"node":1,"event":"send","kind":"reply","to":0,"copies":1,"message":"Reply"}
-{"t":900000000,"node":2,"event":"lost","kind":"request","from":0,"message":"Request { clock: 1 }"}
+{"t":900000000,"node":2,"event":"lost","kind":"request","from":0,"message":"Request { c: 1 }"}
 {"t":1500000000,"node":0,"event":"sneezed","loudly":true}
 {"t":1800000000,"node":0,"event":"deliver","kind":"reply","from":1,"message":"Reply"}
 {"t":12000000001,"node":0,"event":"suspected","whom":2}
@@ -40,11 +40,11 @@ fn text_has_one_line_per_event() {
     let expected = "\
 x, n = 3, k = 1; time in t.u.
      0            p0  requests
-     0            p0  -> p1 p2  request: Request { clock: 1 }
+     0            p0  -> p1 p2  request: Request { c: 1 }
      0.1          p2  CRASHES
-     0.9          p1  <- p0  request: Request { clock: 1 }
+     0.9          p1  <- p0  request: Request { c: 1 }
      0.9          p1  -> p0  reply
-     0.9          p2  x- p0  request: Request { clock: 1 } is lost
+     0.9          p2  x- p0  request: Request { c: 1 } is lost
      1.8          p0  <- p1  reply
     12.000000001  p0  suspects p2
     12.000000001  p0  acquires slot 0, fence 0x3
@@ -55,7 +55,7 @@ x, n = 3, k = 1; time in t.u.
     assert_eq!(part.lines().count(), 1 + 2, "{part}");
 }
 
-/// The log for ShiViz, message for message; in a window, everybody counts from one.
+/// The log for ShiViz, message for message; in a window, every process counts from one.
 #[test]
 fn shiviz_has_vector_clocks() {
     let expected = r#"(?<host>\S+) (?<clock>\{.*\}) (?<time>\S+)\n(?<event>.*)
@@ -63,11 +63,11 @@ fn shiviz_has_vector_clocks() {
 p0 {"p0":1} 0
 requests
 p0 {"p0":2} 0
--> p1 p2  request: Request { clock: 1 }
+-> p1 p2  request: Request { c: 1 }
 p2 {"p2":1} 0.1
 CRASHES
 p1 {"p0":2,"p1":1} 0.9
-<- p0  request: Request { clock: 1 }
+<- p0  request: Request { c: 1 }
 p1 {"p0":2,"p1":2} 0.9
 -> p0  reply
 p0 {"p0":3,"p1":2} 1.8
@@ -89,10 +89,10 @@ releases
     assert!(!through.contains("p1 {"), "{through}");
 }
 
-/// Perfetto's form is JSON; slices are who waits and who is inside; every arrow has both its ends,
-/// in the order of time, at slices that are there.
+/// Perfetto's form is JSON. Its slices are the waiting processes and those inside; every arrow has
+/// both ends, in the order of time, at slices that exist.
 #[test]
-fn perfetto_is_whole() {
+fn perfetto_output_is_complete() {
     for (view, flows) in
         [(View::default(), 2), (view("0.5..2", "0..2"), 1), (view("0..", "0,2"), 0)]
     {
@@ -127,9 +127,9 @@ fn perfetto_is_whole() {
     serde_json::from_str::<serde_json::Value>(&nothing).expect("JSON of nothing");
 }
 
-/// Whatever is drawn: an arrival's clock is above its send's, a process's own count goes up by one,
-/// and nobody knows of what has not happened. The planted bug, clocks that do not travel with
-/// messages, is caught.
+/// For any view: an arrival's clock is greater than its send's, a process's own count increases by
+/// one, and no clock counts an event that has not happened. The checks catch the planted bug:
+/// clocks that do not travel with messages.
 #[test]
 fn a_send_happens_before_its_arrival() {
     let wrong = (0..200).filter(|seed| !clocks_are_right(*seed, false)).count();
@@ -137,11 +137,11 @@ fn a_send_happens_before_its_arrival() {
     assert!((0..200).any(|seed| !clocks_are_right(seed, true)), "the checker sees what is wrong");
 }
 
-/// A drawn run of four processes, in which messages of few texts overtake each other, are doubled
-/// and lost. `planted`: what is sent is forgotten.
+/// A random run of four processes, in which messages of few texts overtake each other, are
+/// duplicated and lost. `planted`: the clocks of sends are forgotten.
 fn clocks_are_right(seed: u64, planted: bool) -> bool {
     let mut rng = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut roll = |sides: u64| {
+    let mut draw = |sides: u64| {
         rng ^= rng << 13;
         rng ^= rng >> 7;
         rng ^= rng << 17;
@@ -154,9 +154,9 @@ fn clocks_are_right(seed: u64, planted: bool) -> bool {
     let mut under_way: Vec<(u32, u32, u32, Clock)> = Vec::new();
     let mut counts: Clock = Clock::new();
     for t in 0..120 {
-        let (node, word) = (roll(4), roll(2));
+        let (node, word) = (draw(4), draw(2));
         let text = format!("\"kind\":\"m\",\"message\":\"{word}\"");
-        let event = match roll(4) {
+        let event = match draw(4) {
             0 => "\"event\":\"acquire\"".to_owned(),
             1 => format!("\"event\":\"send\",\"to\":null,\"copies\":3,{text}"),
             2 => format!("\"event\":\"send\",\"to\":{},\"copies\":1,{text}", (node + 1) % 4),
@@ -164,10 +164,11 @@ fn clocks_are_right(seed: u64, planted: bool) -> bool {
                 if under_way.is_empty() {
                     continue;
                 }
-                let (from, to, word, _) = under_way[roll(under_way.len() as u64) as usize].clone();
-                let fate = if roll(5) == 0 { "lost" } else { "deliver" };
+                let (from, to, word, _) = under_way[draw(under_way.len() as u64) as usize].clone();
+                let fate = if draw(5) == 0 { "lost" } else { "deliver" };
                 let line = format!(
-                    "{{\"t\":{t},\"node\":{to},\"event\":\"{fate}\",\"from\":{from},\"kind\":\"m\",\"message\":\"{word}\"}}"
+                    "{{\"t\":{t},\"node\":{to},\"event\":\"{fate}\",\"from\":{from},\"kind\":\"m\",\
+                     \"message\":\"{word}\"}}"
                 );
                 let record = lines.next(&line).expect("an event");
                 let first =
@@ -224,7 +225,7 @@ fn a_broken_line_is_named() {
 
 /// Windows and processes are parsed as they are typed; malformed ones are rejected.
 #[test]
-fn what_is_typed() {
+fn windows_and_processes_are_parsed() {
     let unit = |units: u64| Time(units * 1_000_000_000);
     assert_eq!("10..20".parse(), Ok(Window { from: unit(10), until: unit(20) }));
     assert_eq!("..20".parse(), Ok(Window { from: Time::ZERO, until: unit(20) }));

@@ -73,7 +73,7 @@ fn the_dead_and_the_late_believe_nothing() {
     assert_eq!(checkers(late), [""; 0]);
 }
 
-/// The planted bug of a child that nobody stops: it is alive after its deadline, and beside the
+/// The planted bug of a child that is never stopped: it is alive after its deadline, and beside the
 /// next holder.
 #[test]
 fn a_child_that_is_not_stopped() {
@@ -133,7 +133,7 @@ fn locks_and_fences() {
 
 /// The resource may refuse a client whose deadline has passed, and no other.
 #[test]
-fn whom_the_resource_refuses() {
+fn the_resource_refuses_only_stale_holders() {
     let stale =
         |until_ms: u64| What::Stale { slot: 0, greatest: "09".into(), until: until_ms * MS };
     let right = checked(vec![at(50, 0, "x", stale(40))]);
@@ -143,7 +143,7 @@ fn whom_the_resource_refuses() {
 
 /// The planted bug of a minority that grants: later than its lease after the cut, and only there.
 #[test]
-fn a_minority_lets_nobody_in() {
+fn a_minority_issues_no_grant() {
     let course = |t_ms, node| {
         vec![
             at(100, 0, "", What::Minority { nodes: vec![1] }),
@@ -162,7 +162,7 @@ fn a_minority_lets_nobody_in() {
 /// The planted bugs of answers: one that never comes, one that comes late, a node that lets nobody
 /// in. A killed client waits for none.
 #[test]
-fn everybody_is_answered() {
+fn every_request_is_answered() {
     let asked = |pid| What::Asked { gate: "a".into(), pid };
     let served = |from: u64| {
         vec![
@@ -200,10 +200,10 @@ fn nodes_live() {
     );
 }
 
-/// A command that `kgate run` has ended is told as a loss (121); as the command's own death by
-/// SIGTERM it is wrong.
+/// A command that `kgate run` has ended must be reported as a loss (121); a report that the command
+/// itself died of SIGTERM is a violation.
 #[test]
-fn a_loss_is_told_as_one() {
+fn a_loss_is_reported_as_a_loss() {
     let ends = |code: u32| {
         let how = format!("exit status: {code}");
         vec![at(1, 0, "x", granted("01", 900, 1, true)), at(90, 0, "x", What::Answered { how })]

@@ -96,10 +96,10 @@ fn faults_do_not_meet_at_one_process() {
     }
 }
 
-/// A clean partition cuts both ways; one-way cuts one way; across a bridge everybody hears the one
-/// in the middle.
+/// A clean partition cuts both ways; one-way cuts one way; across a bridge every node is connected
+/// to the one in the middle.
 #[test]
-fn cuts_are_what_they_are_called() {
+fn each_kind_of_partition_cuts_its_links() {
     for fault in plans().flat_map(|plan| plan.faults) {
         let Action::Cut(ways) = &fault.action else { continue };
         let back = ways.iter().filter(|(from, to)| ways.contains(&(*to, *from))).count();

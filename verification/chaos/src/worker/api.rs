@@ -172,7 +172,7 @@ fn of_decision(fence: &str, decisions: u64) -> Result<String> {
     Ok(format!("{:032x}", (fence & !lamport) | (u128::from(decisions) << 40)))
 }
 
-/// The planted bug of two holders: goes in and has asked nobody.
+/// The planted bug of two holders: it enters without a request.
 async fn forge(worker: &mut Worker, request: &Request) -> Result<()> {
     let (gate, pid) = (request.gate.clone(), std::process::id());
     let (who, fence) = (format!("{}-forged", request.who), "f".repeat(32));

@@ -1,8 +1,8 @@
-//! Verdicts: what was published against what was measured.
+//! Verdicts: published facts against measurements.
 //!
-//! A verdict is computed from the runs and never typed in. It is green only if every check of the
-//! fact found runs, all of them correct, with the metric in each, and the relation holds. What was
-//! not run cannot be checked; what was run and does not fit is not reproduced.
+//! A verdict is computed from the runs and never edited. It is green only if every check of the
+//! fact found runs, all of them correct and with the metric, and the relation holds. A fact whose
+//! runs are missing cannot be checked; a fact whose relation does not hold is not reproduced.
 //!
 //! - `pair.rs`: one side against another or against a number; `trend.rs`: a curve along an axis.
 
@@ -20,16 +20,16 @@ use serde::Serialize;
 use super::file::{Check, Experiment, Fact, HowOften, Relation, Selection};
 use super::summary::{CORRECT, Cell};
 
-/// What became of a published fact.
+/// The outcome of a published fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Outcome {
-    /// It came out again.
+    /// The measurements agree with it.
     #[serde(rename = "reproduced")]
     Reproduced,
-    /// It did not.
+    /// The measurements contradict it.
     #[serde(rename = "not reproduced")]
     NotReproduced,
-    /// It could not be looked at.
+    /// It could not be checked.
     #[serde(rename = "cannot be checked")]
     Cannot,
 }
@@ -44,34 +44,34 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A published fact with what came of it.
+/// A published fact with its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The fact's name.
     pub id: String,
-    /// Where it stands in the paper.
+    /// Its place in the paper.
     pub place: String,
-    /// What is claimed.
+    /// The claim.
     pub claim: String,
-    /// How we read it.
+    /// Our interpretation.
     pub remark: Option<String>,
-    /// What was measured, in short; or why nothing was.
+    /// The measurements in short, or why there are none.
     pub measured: String,
-    /// What became of it.
+    /// The outcome.
     #[serde(rename = "verdict")]
     pub outcome: Outcome,
-    /// Where it was compared, and how each of these came out.
+    /// The places that were compared, with the result of each.
     pub places: Vec<Place>,
 }
 
-/// A place where sides were compared.
+/// A place where two sides were compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Place {
-    /// Which: the parameters that tell it from the others.
+    /// The parameters that distinguish it from the other places.
     pub at: String,
     /// The numbers.
     pub numbers: String,
-    /// Whether it is there as claimed.
+    /// Whether the relation holds there.
     pub holds: bool,
     /// The commands of its runs.
     pub commands: Vec<String>,
@@ -116,7 +116,7 @@ pub fn evaluate(fact: &Fact, cells: &[Cell]) -> Verdict {
     verdict
 }
 
-/// What one check came to.
+/// The result of one check.
 struct Finding {
     outcome: Outcome,
     text: String,
@@ -138,7 +138,7 @@ fn examine(check: &Check, cells: &[Cell]) -> Finding {
     }
 }
 
-/// Whether it holds in enough of the places, and how that is told.
+/// Whether the relation holds at enough places, and the text that says so.
 fn weigh(check: &Check, places: Vec<Place>, not_run: &str) -> Finding {
     let holding = places.iter().filter(|place| place.holds).count();
     let incorrect: usize = if is_about_violations(&check.metric) {
@@ -152,7 +152,7 @@ fn weigh(check: &Check, places: Vec<Place>, not_run: &str) -> Finding {
     };
     let mut text = format!("{}: {}", sides(check), list(&places, holding));
     if incorrect > 0 {
-        text = format!("{incorrect} of its runs are not correct; {text}");
+        text = format!("{incorrect} of its runs are incorrect; {text}");
     }
     if !not_run.is_empty() {
         text = format!("{text} ({not_run} not run)");
@@ -165,7 +165,7 @@ fn weigh(check: &Check, places: Vec<Place>, not_run: &str) -> Finding {
     Finding { outcome, text, places }
 }
 
-/// What is compared: `grants of raymond against vcube`.
+/// The sides of a comparison: `grants of raymond against vcube`.
 fn sides(check: &Check) -> String {
     let labels = |selection: &Selection| {
         let words = selection.values().map(|words| {
@@ -179,7 +179,7 @@ fn sides(check: &Check) -> String {
         text += &format!(" of {left}");
     }
     let right = labels(&check.right);
-    // Where both sides are of the same, the other grid or metric is what tells them apart.
+    // If both sides have the same name, the other grid or metric distinguishes them.
     let mut others: Vec<&str> =
         check.right_metric.iter().chain(&check.right_grid).map(String::as_str).collect();
     if !right.is_empty() && right != left {
@@ -191,7 +191,7 @@ fn sides(check: &Check) -> String {
     text
 }
 
-/// Whether a metric counts violations: then runs that are not correct are valid data.
+/// Whether a metric counts violations: then incorrect runs are valid data.
 fn is_about_violations(metric: &str) -> bool {
     metric == CORRECT || metric.starts_with("violations") || metric.starts_with("properties.")
 }
@@ -201,7 +201,7 @@ fn incorrect(cell: &Cell) -> usize {
     if cell.as_printed() { 0 } else { cell.runs - cell.correct }
 }
 
-/// Lists the first places, those that do not hold first; the report has all.
+/// Lists the first places, those that do not hold first; the report shows all.
 fn list(places: &[Place], holding: usize) -> String {
     const SHOWN: usize = 4;
     let text = |place: &Place| {
@@ -222,7 +222,7 @@ fn list(places: &[Place], holding: usize) -> String {
     format!("holds at {holding} of {}: {}", places.len(), texts.join(", "))
 }
 
-/// The cells of a grid on one side: `side` says which, and `only` where `side` does not.
+/// The cells of a grid on one side, selected by `side` and, for other parameters, by `only`.
 fn select<'a>(cells: &'a [Cell], grid: &str, only: &Selection, side: &Selection) -> Vec<&'a Cell> {
     let fits = |cell: &Cell, name: &String| {
         let wanted = side.get(name).or_else(|| only.get(name));
@@ -238,7 +238,7 @@ fn select<'a>(cells: &'a [Cell], grid: &str, only: &Selection, side: &Selection)
         .collect()
 }
 
-/// The values that the check names and no run has: `processes=512, processes=1024`.
+/// The values that the check names but no run has: `processes=512, processes=1024`.
 fn not_run(check: &Check, cells: &[Cell]) -> String {
     let right = check.right_grid.as_ref().unwrap_or(&check.grid);
     let mut missing = BTreeSet::new();
@@ -250,7 +250,7 @@ fn not_run(check: &Check, cells: &[Cell]) -> String {
                 let is_there =
                     |cell: &Cell| cell.grid == *grid && cell.at.get(name) == Some(&word.0);
                 if !cells.iter().any(is_there) {
-                    // Numbers in their order.
+                    // Numbers in numeric order.
                     let size = word.0.parse::<f64>().map_or(u64::MAX, f64::to_bits);
                     missing.insert((name, size, format!("{name}={}", word.0)));
                 }
@@ -264,15 +264,15 @@ fn not_run(check: &Check, cells: &[Cell]) -> String {
 fn nothing(check: &Check, cells: &[Cell], grid: &str) -> String {
     let missing = not_run(check, cells);
     if !cells.iter().any(|cell| cell.grid == grid) {
-        format!("nothing of the grid {grid} was run")
+        format!("no run of the grid {grid}")
     } else if missing.is_empty() {
-        format!("no run of the grid {grid} is like that")
+        format!("no run of the grid {grid} matches")
     } else {
-        format!("not run: {missing} (--quick and --set leave out what the whole experiment has)")
+        format!("not run: {missing} (--quick and --set omit parts of the experiment)")
     }
 }
 
-/// The parameters in which cells differ, so that a place can be named in short.
+/// The parameters in which cells differ: the short name of a place.
 fn differing(cells: &[&Cell]) -> BTreeSet<String> {
     let names: BTreeSet<&String> = cells.iter().flat_map(|cell| cell.at.keys()).collect();
     let differ = |name: &&String| {

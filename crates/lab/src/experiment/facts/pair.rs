@@ -1,7 +1,7 @@
-//! One side against another, or against a number, place by place.
+//! Compares one side with another, or with a number, place by place.
 //!
 //! A left cell is compared with every right cell that agrees with it in all parameters that both
-//! have and `right` does not name.
+//! have and that `right` does not name.
 
 use super::super::Mean;
 use super::super::file::{Check, Relation};
@@ -9,7 +9,7 @@ use super::super::number::{shown, shown_mean};
 use super::super::summary::Cell;
 use super::{Place, differing, incorrect, named, nothing, select};
 
-/// The places, or why there is none.
+/// The places, or why there are none.
 pub(super) fn places(check: &Check, cells: &[Cell]) -> Result<Vec<Place>, String> {
     let left = select(cells, &check.grid, &check.only, &check.left);
     if left.is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn places(check: &Check, cells: &[Cell]) -> Result<Vec<Place>, String
         return measured(left.iter().map(place).collect());
     }
     let grid = check.right_grid.as_ref().unwrap_or(&check.grid);
-    // What `only` says of parameters that the other grid does not have says nothing there.
+    // `only` does not restrict parameters that the other grid does not have.
     let mut only = check.only.clone();
     only.retain(|name, _| {
         cells.iter().any(|cell| cell.grid == *grid && cell.at.contains_key(name))
@@ -51,14 +51,14 @@ pub(super) fn places(check: &Check, cells: &[Cell]) -> Result<Vec<Place>, String
     if places.is_empty() { Err(nothing(check, cells, grid)) } else { measured(places) }
 }
 
-/// Whether two cells are at the same place, but for what tells the sides apart.
+/// Whether two cells are at the same place, apart from what distinguishes the sides.
 fn paired(check: &Check, left: &Cell, right: &Cell) -> bool {
     let same =
         |name: &String, label: &String| right.at.get(name).is_none_or(|other| other == label);
     left.at.iter().all(|(name, label)| check.right.contains_key(name) || same(name, label))
 }
 
-/// A metric that all runs of the cell have.
+/// A metric that all runs of the cell must have.
 fn complete(cell: &Cell, metric: &str) -> Result<Mean, String> {
     match cell.metric(metric) {
         None => Err(format!("no {metric}")),
@@ -69,7 +69,7 @@ fn complete(cell: &Cell, metric: &str) -> Result<Mean, String> {
     }
 }
 
-/// The place, and whether both sides have their number.
+/// The place, and whether both sides have a number there.
 fn compare(
     check: &Check,
     at: String,
@@ -87,7 +87,7 @@ fn compare(
             (false, format!("{} against {}", text(left), text(right)))
         }
     };
-    // A cell whose two metrics are compared stands here once.
+    // A cell whose two metrics are compared is listed once here.
     let used = || {
         std::iter::once(cell)
             .chain(others.iter().copied().filter(|other| !std::ptr::eq(*other, cell)))
@@ -102,7 +102,7 @@ fn compare(
     (place, left.is_ok() && right.is_ok())
 }
 
-/// Whether left and right stand as claimed. What is no number stands in no relation.
+/// Whether the claimed relation holds. It never holds for values that are not numbers.
 fn relation(check: &Check, left: f64, right: f64) -> bool {
     let right = right * check.times;
     match check.is {
@@ -126,7 +126,7 @@ fn numbers(check: &Check, left: &Mean, right: &Mean) -> String {
     format!("{} against {times}{}{unsure}", shown_mean(left), shown_mean(right))
 }
 
-/// Places of which not one has both numbers say nothing for or against.
+/// If no place has both numbers, the check says nothing.
 fn measured(places: Vec<(Place, bool)>) -> Result<Vec<Place>, String> {
     match places.iter().all(|(_, complete)| !complete) {
         true => Err(format!("no run has both sides: {}", places[0].0.numbers)),

@@ -1,5 +1,5 @@
-//! Every relation holds where it does and not where it does not; what is missing or wrong is never
-//! green.
+//! Every relation is accepted where it holds and rejected where it does not; missing or incorrect
+//! runs are never green.
 
 use super::super::summary::{summarise, tests::row};
 use super::super::{Mean, Row};
@@ -42,38 +42,45 @@ const GREEN: Outcome = Outcome::Reproduced;
 const RED: Outcome = Outcome::NotReproduced;
 const GREY: Outcome = Outcome::Cannot;
 
-/// Every relation, once where it holds and (planted) once where it does not: a checker that cannot
-/// say no is no checker.
+/// Every relation, once where it holds and (planted) once where it does not: a check must be able
+/// to fail.
 #[test]
 fn every_relation_can_be_true_and_false() {
     let cases = [
         (
-            "left = { protocol = 'ray' }, is = 'greater', right = { protocol = 'bas' }, only = { n = [8, 32] }",
+            "left = { protocol = 'ray' }, is = 'greater', right = { protocol = 'bas' }, \
+             only = { n = [8, 32] }",
             GREEN,
         ),
         ("left = { protocol = 'ray' }, is = 'greater', right = { protocol = 'bas' }", RED),
         (
-            "left = { protocol = 'ray' }, is = 'less', right = { protocol = 'bas' }, only = { n = 512 }",
+            "left = { protocol = 'ray' }, is = 'less', right = { protocol = 'bas' }, \
+             only = { n = 512 }",
             GREEN,
         ),
         (
-            "left = { protocol = 'ray' }, is = 'less', right = { protocol = 'bas' }, only = { n = 128 }",
+            "left = { protocol = 'ray' }, is = 'less', right = { protocol = 'bas' }, \
+             only = { n = 128 }",
             RED,
         ),
         (
-            "left = { protocol = 'ray' }, is = 'equal', right = { protocol = 'bas' }, only = { n = 128 }",
+            "left = { protocol = 'ray' }, is = 'equal', right = { protocol = 'bas' }, \
+             only = { n = 128 }",
             GREEN,
         ),
         (
-            "left = { protocol = 'ray' }, is = 'equal', right = { protocol = 'bas' }, only = { n = 32 }",
+            "left = { protocol = 'ray' }, is = 'equal', right = { protocol = 'bas' }, \
+             only = { n = 32 }",
             RED,
         ),
         (
-            "left = { protocol = 'ray' }, is = 'equal', value = 4.1, within = 0.05, only = { n = 128 }",
+            "left = { protocol = 'ray' }, is = 'equal', value = 4.1, within = 0.05, \
+             only = { n = 128 }",
             GREEN,
         ),
         (
-            "left = { protocol = 'ray' }, is = 'equal', value = 4.1, within = 0.01, only = { n = 128 }",
+            "left = { protocol = 'ray' }, is = 'equal', value = 4.1, within = 0.01, \
+             only = { n = 128 }",
             RED,
         ),
         ("is = 'most', value = 9", GREEN),
@@ -83,7 +90,8 @@ fn every_relation_can_be_true_and_false() {
         ("only = { protocol = 'bas' }, is = 'grows', along = 'n'", GREEN),
         ("only = { protocol = 'vcube' }, is = 'grows', along = 'n'", RED),
         (
-            "only = { protocol = 'vcube', n = [8, 32, 128] }, is = 'grows', within = 0.2, along = 'n'",
+            "only = { protocol = 'vcube', n = [8, 32, 128] }, is = 'grows', within = 0.2, \
+             along = 'n'",
             GREEN,
         ),
         ("only = { protocol = 'ray' }, is = 'falls', along = 'n'", GREEN),
@@ -98,11 +106,13 @@ fn every_relation_can_be_true_and_false() {
         ),
         ("only = { protocol = 'vcube' }, is = 'peaks', along = 'n', between = [16, 64]", GREEN),
         (
-            "only = { protocol = 'vcube' }, is = 'peaks', within = 0.1, along = 'n', between = [16, 64]",
+            "only = { protocol = 'vcube' }, is = 'peaks', within = 0.1, along = 'n', \
+             between = [16, 64]",
             GREEN,
         ),
         (
-            "only = { protocol = 'vcube' }, is = 'peaks', within = 0.2, along = 'n', between = [16, 64]",
+            "only = { protocol = 'vcube' }, is = 'peaks', within = 0.2, along = 'n', \
+             between = [16, 64]",
             RED,
         ),
         ("only = { protocol = 'bas' }, is = 'peaks', along = 'n', between = [16, 64]", RED),
@@ -121,7 +131,8 @@ fn every_relation_can_be_true_and_false() {
 /// `always` fails by one place; `mostly` needs more than half, and half is not more than half.
 #[test]
 fn always_and_mostly() {
-    let ahead = "grid = 'low', metric = 'y', left = { protocol = 'vcube' }, is = 'greater', right = { protocol = 'bas' }";
+    let ahead = "grid = 'low', metric = 'y', left = { protocol = 'vcube' }, is = 'greater', \
+                 right = { protocol = 'bas' }";
     assert_eq!(verdict(&format!("{{ {ahead} }}")).outcome, RED);
     assert_eq!(verdict(&format!("{{ {ahead}, how_often = 'mostly' }}")).outcome, GREEN, "3 of 4");
     assert_eq!(
@@ -134,12 +145,12 @@ fn always_and_mostly() {
 /// A tie with a place outside is no peak.
 #[test]
 fn a_plateau_is_no_peak() {
-    let check = "{ grid = 'low', metric = 'same', only = { protocol = 'ray' }, is = 'peaks', along = 'n', between = [16, 64] }";
+    let check = "{ grid = 'low', metric = 'same', only = { protocol = 'ray' }, is = 'peaks', \
+                 along = 'n', between = [16, 64] }";
     assert_eq!(verdict(check).outcome, RED);
 }
 
-/// One check that fails makes the fact fail, and one that could not be made keeps it from being
-/// green.
+/// One failing check makes the fact fail, and a check without runs keeps the fact from being green.
 #[test]
 fn all_checks_must_hold() {
     let good = "{ grid = 'low', metric = 'y', is = 'most', value = 9 }";
@@ -150,30 +161,33 @@ fn all_checks_must_hold() {
     assert_eq!(verdict("").outcome, GREY);
 }
 
-/// What was not run cannot be checked, and says what is missing; where some of it was run, the rest
-/// is named.
+/// Without runs a fact cannot be checked, and its text names what is missing, also where only a
+/// part is missing.
 #[test]
-fn what_was_not_run_is_not_green() {
+fn missing_runs_are_not_green() {
     let cases = [
         (
             "grid = 'low', metric = 'y', only = { n = [1024, 2048] }, is = 'least', value = 0",
             "n=1024, n=2048",
         ),
-        ("grid = 'none', metric = 'y', is = 'least', value = 0", "nothing of the grid none"),
+        ("grid = 'none', metric = 'y', is = 'least', value = 0", "no run of the grid none"),
         (
             "grid = 'low', metric = 'y', is = 'less', right = { protocol = 'slots' }",
             "protocol=slots",
         ),
-        ("grid = 'low', metric = 'y', only = { n = 8 }, is = 'grows', along = 'n'", "no curve"),
+        (
+            "grid = 'low', metric = 'y', only = { n = 8 }, is = 'grows', along = 'n'",
+            "at least two points",
+        ),
         ("grid = 'low', metric = 'y', is = 'grows', along = 'load'", "does not vary load"),
-        ("grid = 'low', metric = 'y', is = 'grows', along = 'protocol'", "is no number"),
+        ("grid = 'low', metric = 'y', is = 'grows', along = 'protocol'", "is not a number"),
         (
             "grid = 'low', metric = 'y', is = 'peaks', along = 'n', between = [600, 900]",
-            "nothing was run between",
+            "no runs between",
         ),
         (
             "grid = 'low', metric = 'y', is = 'peaks', along = 'n', between = [1, 900]",
-            "nothing was run outside",
+            "no runs outside",
         ),
     ];
     for (check, why) in cases {
@@ -188,8 +202,8 @@ fn what_was_not_run_is_not_green() {
     assert!(some.measured.contains("n=1024 not run"), "{}", some.measured);
 }
 
-/// A metric that is absent, or no number, is never green: not everywhere, not at one place, not in
-/// one seed.
+/// A metric that is absent, or not a number, is never green, whether everywhere, at one place, or
+/// in one seed.
 #[test]
 fn an_absent_metric_is_not_green() {
     for relation in ["greater", "less", "equal", "most", "least"] {
@@ -216,7 +230,7 @@ fn an_absent_metric_is_not_green() {
     let verdict =
         evaluate(&fact("{ grid = 'low', metric = 'y', is = 'least', value = 0 }"), &cells);
     assert_eq!(verdict.outcome, GREY, "{}", verdict.measured);
-    // A number in the file that is none.
+    // The file has a number that is NaN.
     assert_eq!(
         self::verdict("{ grid = 'low', metric = 'y', is = 'most', value = nan }").outcome,
         RED
@@ -228,8 +242,8 @@ fn an_absent_metric_is_not_green() {
     );
 }
 
-/// Planted: a run with a violation. Nothing that rests on it is green, but whether
-/// runs are correct can be asked.
+/// Planted: a run with a violation. No fact that uses it is green, except facts about the metric
+/// `correct`.
 #[test]
 fn a_run_that_is_not_correct_is_not_green() {
     let mut rows = rows();
@@ -241,13 +255,14 @@ fn a_run_that_is_not_correct_is_not_green() {
         let verdict =
             evaluate(&fact(&format!("{{ grid = 'low', metric = 'y', {check} }}")), &cells);
         assert_eq!(verdict.outcome, RED);
-        assert!(verdict.measured.contains("1 of its runs are not correct"), "{}", verdict.measured);
+        assert!(verdict.measured.contains("1 of its runs are incorrect"), "{}", verdict.measured);
     }
-    let asked = "{ grid = 'low', metric = 'correct', only = { protocol = 'ray', n = 8 }, is = 'equal', value = 0 }";
+    let asked = "{ grid = 'low', metric = 'correct', only = { protocol = 'ray', n = 8 }, \
+                 is = 'equal', value = 0 }";
     assert_eq!(evaluate(&fact(asked), &cells).outcome, GREEN);
 }
 
-/// What the file says cannot be checked is not checked, whatever the runs say.
+/// A fact that the file declares uncheckable is not checked, whatever the runs show.
 #[test]
 fn cannot_stays_cannot() {
     let mut fact = fact("{ grid = 'low', metric = 'y', is = 'most', value = 9 }");
@@ -259,7 +274,7 @@ fn cannot_stays_cannot() {
     );
 }
 
-/// A course over time is a curve too.
+/// A time series is a curve too.
 #[test]
 fn a_course_grows() {
     let mut row = row("low", &[("protocol", "ray")], 1, &[("u.window", 10.0)]);
@@ -274,15 +289,17 @@ fn a_course_grows() {
     assert_eq!(evaluate(&late, &cells).outcome, GREEN);
 }
 
-/// The text has the numbers: what fails first, then what holds, with intervals, and says where they
-/// overlap.
+/// The text lists the numbers with their intervals: first the places where the relation fails, then
+/// those where it holds, and it marks overlapping intervals.
 #[test]
 fn a_verdict_tells_the_numbers() {
-    let ahead = "{ grid = 'low', metric = 'y', left = { protocol = 'ray' }, is = 'greater', right = { protocol = 'bas' } }";
+    let ahead = "{ grid = 'low', metric = 'y', left = { protocol = 'ray' }, is = 'greater', \
+                 right = { protocol = 'bas' } }";
     let text = verdict(ahead).measured;
     assert_eq!(
         text,
-        "y of ray against bas: holds at 2 of 4: n=128: 4 against 4, n=512: 1 against 8, n=8: 9 against 1, n=32: 7 against 2"
+        "y of ray against bas: holds at 2 of 4: n=128: 4 against 4, n=512: 1 against 8, n=8: 9 \
+         against 1, n=32: 7 against 2"
     );
     let mut cells = summarise(&rows());
     for cell in &mut cells {

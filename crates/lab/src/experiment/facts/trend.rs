@@ -1,4 +1,4 @@
-//! A curve along an axis: whether it grows, falls, stays or peaks. There is a curve for every
+//! Checks whether a curve along an axis grows, falls, stays flat or peaks. There is one curve per
 //! combination of the other parameters.
 
 use super::super::file::{Check, Relation};
@@ -6,14 +6,14 @@ use super::super::number::shown;
 use super::super::summary::Cell;
 use super::{Place, differing, incorrect, named, nothing, select};
 
-/// The axis of a course.
+/// The axis of a time series.
 const TIME: &str = "time";
 
 /// A curve: its cells, and its points in the order of the axis.
 struct Curve<'a> {
     cells: Vec<&'a Cell>,
     points: Vec<Point>,
-    /// A point that lacks the metric in some run.
+    /// Whether some point lacks the metric in some run.
     absent: bool,
 }
 
@@ -23,7 +23,7 @@ struct Point {
     y: f64,
 }
 
-/// The places, a curve each, or why there is none.
+/// The places, one per curve, or why there are none.
 pub(super) fn places(check: &Check, cells: &[Cell]) -> Result<Vec<Place>, String> {
     let along = check.along.as_deref().ok_or("the check does not say along which axis")?;
     let left = select(cells, &check.grid, &check.only, &check.left);
@@ -41,7 +41,7 @@ pub(super) fn places(check: &Check, cells: &[Cell]) -> Result<Vec<Place>, String
     for curve in curves {
         if curve.points.len() < 2 && !curve.absent {
             return Err(format!(
-                "{} point along {along} is no curve: {}",
+                "a curve needs at least two points, not {} along {along}: {}",
                 curve.points.len(),
                 nothing_more(check)
             ));
@@ -56,10 +56,10 @@ pub(super) fn places(check: &Check, cells: &[Cell]) -> Result<Vec<Place>, String
 }
 
 fn nothing_more(check: &Check) -> String {
-    format!("too little of the grid {} was run", check.grid)
+    format!("too few runs of the grid {}", check.grid)
 }
 
-/// The values of a list over time.
+/// The values of a time series.
 fn course<'a>(cell: &'a Cell, metric: &str) -> Curve<'a> {
     let values = cell.courses.get(metric).map_or(&[][..], Vec::as_slice);
     let step = cell.step(metric);
@@ -75,7 +75,7 @@ fn course<'a>(cell: &'a Cell, metric: &str) -> Curve<'a> {
     }
 }
 
-/// The cells that differ in nothing but the axis make a curve.
+/// Cells that differ only in the axis form a curve.
 fn curves<'a>(check: &Check, along: &str, left: &[&'a Cell]) -> Result<Vec<Curve<'a>>, String> {
     let mut curves: Vec<Curve<'a>> = Vec::new();
     for &cell in left {
@@ -85,7 +85,7 @@ fn curves<'a>(check: &Check, along: &str, left: &[&'a Cell]) -> Result<Vec<Curve
             .ok_or_else(|| format!("the grid {} does not vary {along}", check.grid))?;
         let x = label
             .parse::<f64>()
-            .map_err(|_| format!("{along}={label} is no number, so it is no axis"))?;
+            .map_err(|_| format!("{along}={label} is not a number, so it cannot be an axis"))?;
         let same = |curve: &Curve<'_>| {
             let first = curve.cells[0];
             first.at.iter().all(|(name, label)| name == along || cell.at.get(name) == Some(label))
@@ -111,17 +111,13 @@ fn curves<'a>(check: &Check, along: &str, left: &[&'a Cell]) -> Result<Vec<Curve
     Ok(curves)
 }
 
-/// A peak can be seen only if something was run where it should be, and something elsewhere.
+/// A peak needs runs inside the interval where it should be, and runs outside of it.
 fn both_sides(check: &Check, curve: &Curve<'_>, along: &str) -> Result<(), String> {
     let (least, greatest) = check.between.ok_or("the check does not say where the peak is")?;
     let within = curve.points.iter().filter(|point| (least..=greatest).contains(&point.x)).count();
     if within == 0 || within == curve.points.len() {
         let where_ = if within == 0 { "between" } else { "outside" };
-        return Err(format!(
-            "nothing was run {where_} {along} {} and {}",
-            shown(least),
-            shown(greatest)
-        ));
+        return Err(format!("no runs {where_} {along} {} and {}", shown(least), shown(greatest)));
     }
     Ok(())
 }
@@ -146,7 +142,7 @@ fn place(check: &Check, curve: &Curve<'_>, at: String) -> Place {
     }
 }
 
-/// Whether the curve has the shape that is claimed. What is no number has none.
+/// Whether the curve has the claimed shape. Values that are not numbers have no shape.
 fn shape(check: &Check, points: &[Point]) -> bool {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return false };
     let steps = || points.windows(2).map(|pair| (pair[0].y, pair[1].y));
@@ -176,7 +172,7 @@ fn shape(check: &Check, points: &[Point]) -> bool {
     }
 }
 
-/// A short curve as it is; of a long one its ends and its extremes.
+/// A short curve in full; of a long one its ends and its extremes.
 fn list(points: &[Point]) -> String {
     const SHORT: usize = 8;
     let by = |a: &&Point, b: &&Point| a.y.total_cmp(&b.y);

@@ -1,4 +1,4 @@
-//! An axis: from a value to its place between 0 and 1, and where the ticks are.
+//! An axis: maps a value to a position between 0 and 1, and places the ticks.
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -6,7 +6,7 @@ pub(super) struct Axis {
     scale: Scale,
     low: f64,
     high: f64,
-    /// Where the ticks are, with what stands there.
+    /// The positions of the ticks with their labels.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
@@ -26,7 +26,7 @@ impl Axis {
         Self { scale: Scale::Log, low: low / room, high: high * room, ticks }
     }
 
-    /// For names: one place each.
+    /// For names: one position each.
     #[allow(clippy::cast_precision_loss)] // A few names.
     pub(super) fn of_names(names: &[String]) -> Self {
         let ticks =
@@ -34,8 +34,8 @@ impl Axis {
         Self { scale: Scale::Linear, low: -0.5, high: names.len() as f64 - 0.5, ticks }
     }
 
-    /// Logarithmic, with ticks at 1, 2 and 5 times powers of ten; if they are many, at the powers
-    /// alone.
+    /// Logarithmic, with ticks at 1, 2 and 5 times powers of ten; if there are too many, only at
+    /// the powers.
     pub(super) fn log(values: &[f64]) -> Self {
         let (low, high) = bounds(values);
         let mut axis =
@@ -58,8 +58,7 @@ impl Axis {
         axis
     }
 
-    /// Linear; it begins at 0 if the values are not far from there, so that heights can be
-    /// compared.
+    /// Linear. It starts at 0 unless all values are far from 0, so that heights can be compared.
     pub(super) fn linear(values: &[f64]) -> Self {
         let (mut low, mut high) = bounds(values);
         if low > 0.0 && low < 0.7 * high {
@@ -80,12 +79,13 @@ impl Axis {
             ticks.push((place * step, label(place * step, step)));
             place += 1.0;
         }
-        // A little air above, so that no marker stands on the frame.
+        // A margin above, so that no marker touches the frame.
         let air = if last * step - high < 0.02 * (high - low) { 0.3 * step } else { 0.0 };
         Self { scale: Scale::Linear, low: first * step, high: last * step + air, ticks }
     }
 
-    /// Linear from zero to the end of the last window, of which these are the middles: a time axis.
+    /// A time axis, given the midpoints of its windows: linear from zero to the end of the last
+    /// window.
     pub(super) fn time(values: &[f64]) -> Self {
         let (low, high) = bounds(values);
         let high = low + high;
@@ -95,7 +95,7 @@ impl Axis {
         axis
     }
 
-    /// Between 0 and 1, if the value can stand there at all.
+    /// The position between 0 and 1, if the value is on the axis.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),
@@ -115,7 +115,7 @@ fn bounds(values: &[f64]) -> (f64, f64) {
     if low > high { (1.0, 10.0) } else { (low, high) }
 }
 
-/// 1, 2 or 5 times a power of ten, at least as long as asked.
+/// 1, 2 or 5 times a power of ten, at least the given step.
 fn nice_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -125,7 +125,8 @@ fn nice_step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// Every value, or every second, .. so that the labels do not touch. The last one stays.
+/// Every value, or every second one and so on, so that the labels do not overlap. The last one is
+/// always kept.
 fn thinned(values: &[f64], most: usize) -> Vec<f64> {
     let every = values.len().div_ceil(most).max(1);
     let last = values.len().saturating_sub(1);
@@ -137,7 +138,7 @@ fn thinned(values: &[f64], most: usize) -> Vec<f64> {
         .collect()
 }
 
-/// A tick's number, with as many decimals as the step needs, and thousands as `20k`.
+/// The label of a tick: as many decimals as the step needs, and thousands as `20k`.
 fn label(value: f64, step: f64) -> String {
     let (value, unit, step) = match step.abs().max(value.abs()) {
         1e9.. => return format!("{value:.0e}"),
@@ -148,7 +149,7 @@ fn label(value: f64, step: f64) -> String {
     let places =
         (0..7).find(|places| (step * 10f64.powi(*places) + 1e-9).fract() < 1e-6).unwrap_or(7);
     let places = usize::try_from(places).unwrap_or(0);
-    // No minus before a zero.
+    // Avoids a negative zero.
     let value = if value.abs() < step.abs() * 1e-6 { 0.0 } else { value };
     format!("{value:.places$}{unit}")
 }
@@ -161,7 +162,7 @@ mod tests {
         axis.ticks.iter().map(|(_, label)| label.as_str()).collect()
     }
 
-    /// Sizes have a tick each, as in the papers' figures.
+    /// Each size has a tick, as in the papers' figures.
     #[test]
     fn sizes_are_ticks() {
         let axis = Axis::of_values(&[8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0]);
@@ -178,8 +179,8 @@ mod tests {
         assert_eq!(Axis::log(&[3.0, 90.0]).place(0.0), None);
     }
 
-    /// A linear axis has round ticks, begins at zero unless that is far away, and holds one value
-    /// only, or none.
+    /// A linear axis has round ticks and starts at zero unless that is far away; it also works for
+    /// a single value and for none.
     #[test]
     fn linear_ticks() {
         assert_eq!(

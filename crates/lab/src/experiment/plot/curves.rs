@@ -1,4 +1,4 @@
-//! What a plot shows, without any drawing: curves with points, and their two axes.
+//! The contents of a plot without any drawing: curves with points, and two axes.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::super::file::Plot;
 use super::super::summary::Cell;
 use super::axis::Axis;
 
-/// What is drawn.
+/// The contents of a plot.
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
     /// The horizontal axis.
@@ -16,29 +16,29 @@ pub(super) struct Figure {
     pub(super) y: Axis,
     /// The curves, in the order of the file.
     pub(super) curves: Vec<Curve>,
-    /// How many points of which curve have no place on the axes: zero on a logarithmic one.
+    /// The number of points per curve that cannot be shown: zero on a logarithmic axis.
     pub(super) left_out: Vec<(String, usize)>,
 }
 
 /// A curve.
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
-    /// What the legend calls it.
+    /// Its name in the legend.
     pub(super) name: String,
-    /// Which of the looks it has: the same for the same value in all plots of an experiment.
-    pub(super) look: usize,
-    /// A published one.
+    /// The number of its style: the same for the same value in all plots of an experiment.
+    pub(super) style: usize,
+    /// Whether it is a published curve.
     pub(super) published: bool,
-    /// A course over time: many points, no markers at each.
+    /// Whether it is a time series: many points, and few markers.
     pub(super) course: bool,
     /// The points, from left to right.
     pub(super) points: Vec<Point>,
 }
 
-/// A point with its interval.
+/// A point with its confidence interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
-    /// Where.
+    /// The place on the horizontal axis.
     pub(super) x: f64,
     /// The mean.
     pub(super) y: f64,
@@ -46,10 +46,10 @@ pub(super) struct Point {
     pub(super) half: Option<f64>,
 }
 
-/// The horizontal axis that is no parameter.
+/// The horizontal axis that is not a parameter.
 const TIME: &str = "time";
 
-/// What a plot shows of these cells.
+/// The contents of a plot of these cells.
 pub(super) fn figure(plot: &Plot, cells: &[Cell]) -> Figure {
     let grid: Vec<&Cell> = cells.iter().filter(|cell| cell.grid == plot.grid).collect();
     let fits = |cell: &&&Cell| {
@@ -62,10 +62,10 @@ pub(super) fn figure(plot: &Plot, cells: &[Cell]) -> Figure {
     for cell in &shown {
         let name = curve_name(plot, cell, &shown);
         let place = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
-            let look = look(plot, cell, cells, curves.len());
+            let style = style(plot, cell, cells, curves.len());
             curves.push(Curve {
                 name,
-                look,
+                style,
                 published: false,
                 course: plot.x == TIME,
                 points: Vec::new(),
@@ -78,7 +78,7 @@ pub(super) fn figure(plot: &Plot, cells: &[Cell]) -> Figure {
         let points = plot.published.iter().map(|&(x, y)| Point { x, y, half: None }).collect();
         curves.push(Curve {
             name: "published".into(),
-            look: 0,
+            style: 0,
             published: true,
             course: false,
             points,
@@ -101,7 +101,7 @@ pub(super) fn figure(plot: &Plot, cells: &[Cell]) -> Figure {
     Figure { x, y, curves, left_out }
 }
 
-/// The labels of a horizontal axis whose values are no numbers.
+/// The labels of a horizontal axis whose values are not numbers.
 fn names_of_x(plot: &Plot, shown: &[&Cell]) -> Option<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for label in shown.iter().filter_map(|cell| cell.at.get(&plot.x)) {
@@ -113,7 +113,8 @@ fn names_of_x(plot: &Plot, shown: &[&Cell]) -> Option<Vec<String>> {
     (!numbers && plot.x != TIME).then_some(names)
 }
 
-/// The value of the plot's series, and of whatever else differs among the cells that are shown.
+/// The name of a curve: the value of the plot's series, and of every other parameter that differs
+/// among the cells shown.
 fn curve_name(plot: &Plot, cell: &Cell, shown: &[&Cell]) -> String {
     let differs = |name: &&String| {
         let labels: BTreeSet<_> = shown.iter().map(|cell| cell.at.get(*name)).collect();
@@ -124,9 +125,9 @@ fn curve_name(plot: &Plot, cell: &Cell, shown: &[&Cell]) -> String {
     if words.is_empty() { "measured".into() } else { words.join(", ") }
 }
 
-/// The place of the series' value among all values that the experiment has, so that a protocol
-/// looks alike everywhere; where a value has several curves, the place of the curve.
-fn look(plot: &Plot, cell: &Cell, cells: &[Cell], curve: usize) -> usize {
+/// The position of the series' value among all values of the experiment, so that a protocol has the
+/// same style in every plot; if a value has several curves, the number of the curve.
+fn style(plot: &Plot, cell: &Cell, cells: &[Cell], curve: usize) -> usize {
     let mut labels: Vec<&String> = Vec::new();
     for label in cells.iter().filter_map(|cell| cell.at.get(&plot.series)) {
         if !labels.contains(&label) {
@@ -186,13 +187,13 @@ fn axes(plot: &Plot, curves: &[Curve], names: Option<&[String]>) -> (Axis, Axis)
     let reach = |point: &Point| {
         let half =
             if curves.iter().any(|curve| curve.course) { 0.0 } else { point.half.unwrap_or(0.0) };
-        // What is counted is never below zero, whatever its interval says.
+        // A count is never below zero, whatever its interval.
         let low = if point.y >= 0.0 { (point.y - half).max(0.0) } else { point.y - half };
         [low, point.y, point.y + half]
     };
     let mut up: Vec<f64> = points().flat_map(reach).collect();
     let y = if plot.log_y {
-        // An interval that reaches to zero or below has no lower end on this axis.
+        // An interval that reaches zero or below has no lower end on this axis.
         up.retain(|value| *value > 0.0);
         let least =
             points().map(|point| point.y).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);

@@ -1,16 +1,17 @@
-//! Plots as SVG that look like a paper's figures.
+//! Plots as SVG in the style of figures in papers.
 //!
-//! White ground, thin axes with units, a light grid, 95 % intervals as error bars, and a legend
-//! outside of the data. Curves differ by colour (Okabe and Ito's palette, which colour-blind
-//! readers can tell apart), by marker and by dashes, so that they survive black and white print.
-//! What lies exactly upon another curve is thinner than it, so that both are seen.
+//! White background, thin axes with units, a light grid, 95 % confidence intervals as error bars,
+//! and a legend outside the plot area. Curves differ by colour (Okabe and Ito's palette, which
+//! colour-blind readers can distinguish), by marker and by dashes, so that they remain
+//! distinguishable in black and white. A curve that covers another is thinner, so that both are
+//! visible.
 //!
-//! - `curves.rs`: what is shown; `axis.rs`: scales and ticks; `look.rs`: colours, markers, dashes.
-//!   Here it is drawn. The same runs give the same bytes.
+//! - `curves.rs`: the contents; `axis.rs`: scales and ticks; `style.rs`: colours, markers, dashes.
+//!   The drawing is here. The same runs give the same bytes.
 
 mod axis;
 mod curves;
-mod look;
+mod style;
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::file::Plot;
 use super::summary::Cell;
 use curves::{Curve, Figure, figure};
-use look::{Look, PUBLISHED};
+use style::{PUBLISHED, Style};
 
 type Sheet<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
@@ -32,21 +33,21 @@ type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 pub struct Drawing {
     /// The SVG.
     pub svg: String,
-    /// What a reader should know of it: what could not be drawn.
+    /// A note for the reader about points that could not be drawn.
     pub note: Option<String>,
 }
 
-/// Places are whole numbers, so it is drawn twice as large as it is shown.
+/// Coordinates are integers, so the plot is drawn at twice its size.
 const SCALE: u32 = 2;
 const INK: RGBColor = RGBColor(34, 34, 34);
 const GRID: RGBColor = RGBColor(226, 226, 226);
 const FRAME: RGBColor = RGBColor(90, 90, 90);
-/// Sizes of messages, in places.
+/// Font sizes, in coordinates.
 const SMALL: f64 = 32.0;
 const MIDDLE: f64 = 35.0;
 const LARGE: f64 = 40.0;
 
-/// Where things are on the sheet.
+/// The layout of the sheet.
 struct Layout {
     width: i32,
     height: i32,
@@ -54,18 +55,18 @@ struct Layout {
     right: i32,
     top: i32,
     bottom: i32,
-    /// The legend's corner, and how far its lines are apart.
+    /// The legend's corner, and the distance between its lines.
     legend: (i32, i32),
     line: i32,
-    /// What stands above it, in as many lines as it needs.
+    /// The heading, in as many lines as it needs.
     title: Vec<String>,
-    /// What stands above the legend: which parameter the curves differ by, unless their names say
-    /// so.
+    /// The heading of the legend: the parameter that distinguishes the curves, unless their names
+    /// contain it.
     heading: Option<String>,
 }
 
 impl Layout {
-    /// The legend is on the right, unless its names are long: then it is below.
+    /// The legend is on the right, or below if its names are long.
     fn of(plot: &Plot, figure: &Figure) -> Self {
         const PLOT: (i32, i32) = (1160, 640);
         const MESSAGE: i32 = 15;
@@ -100,7 +101,7 @@ impl Layout {
     }
 }
 
-/// The words in lines of at most so many messages.
+/// Wraps the words into lines of at most `most` characters.
 fn wrapped(text: &str, most: i32) -> Vec<String> {
     let most = usize::try_from(most).unwrap_or(1);
     let mut lines: Vec<String> = Vec::new();
@@ -128,15 +129,13 @@ pub fn draw(plot: &Plot, cells: &[Cell]) -> Result<Drawing, String> {
             .map_err(|error| format!("the plot {}: {error}", plot.name))?;
     }
     let note = if figure.curves.is_empty() && figure.left_out.is_empty() {
-        Some("Nothing was run for this plot.".into())
+        Some("No runs for this plot.".into())
     } else if figure.left_out.is_empty() {
         None
     } else {
         let text = figure.left_out.iter().map(|(name, points)| format!("{points} of {name}"));
         let text = text.collect::<Vec<_>>().join(", ");
-        Some(format!(
-            "Zero has no place on a logarithmic axis, so some points are not drawn: {text}."
-        ))
+        Some(format!("A logarithmic axis cannot show zero, so some points are missing: {text}."))
     };
     Ok(Drawing { svg: described(&svg, plot, &figure, size), note })
 }
@@ -150,7 +149,7 @@ fn on_sheet(sheet: &Sheet<'_>, plot: &Plot, figure: &Figure, layout: &Layout) ->
     legend(sheet, figure, layout)?;
     if figure.curves.is_empty() {
         let middle = layout.at(0.5, 0.5);
-        text(sheet, "nothing was run for this plot", middle, MIDDLE, (HPos::Center, VPos::Center))?;
+        text(sheet, "no runs for this plot", middle, MIDDLE, (HPos::Center, VPos::Center))?;
     }
     sheet.present()
 }
@@ -189,17 +188,17 @@ fn axes(sheet: &Sheet<'_>, plot: &Plot, figure: &Figure, layout: &Layout) -> Dra
 }
 
 fn draw_curve(sheet: &Sheet<'_>, figure: &Figure, layout: &Layout, curve: &Curve) -> Drawn {
-    let look = look_of(curve);
+    let style = style_of(curve);
     let place = |x: f64, y: f64| Some(layout.at(figure.x.place(x)?, figure.y.place(y)?));
     let line: Vec<_> = curve.points.iter().filter_map(|point| place(point.x, point.y)).collect();
-    for piece in look::dashed(&line, look.dashes) {
-        sheet.draw(&PathElement::new(piece, look.colour.stroke_width(look.width)))?;
+    for piece in style::dashed(&line, style.dashes) {
+        sheet.draw(&PathElement::new(piece, style.colour.stroke_width(style.width)))?;
     }
     if curve.course {
-        // A marker now and then tells curves apart without covering them.
+        // A few markers distinguish the curves without covering them.
         let every = (line.len() / 8).max(1);
-        let from = (curve.look * every / 8).min(every - 1);
-        return line.iter().skip(from).step_by(every).try_for_each(|&at| marker(sheet, at, look));
+        let from = (curve.style * every / 8).min(every - 1);
+        return line.iter().skip(from).step_by(every).try_for_each(|&at| marker(sheet, at, style));
     }
     for point in &curve.points {
         let half = point.half.unwrap_or(0.0);
@@ -208,14 +207,14 @@ fn draw_curve(sheet: &Sheet<'_>, figure: &Figure, layout: &Layout, curve: &Curve
             place(point.x, point.y - half).or(place(point.x, f64::MIN_POSITIVE)),
         );
         if let (true, (Some(top), Some(bottom))) = (half > 0.0, ends) {
-            let thin = look.colour.stroke_width(3);
+            let thin = style.colour.stroke_width(3);
             sheet.draw(&PathElement::new(vec![top, bottom], thin))?;
             for (x, y) in [top, bottom] {
                 sheet.draw(&PathElement::new(vec![(x - 9, y), (x + 9, y)], thin))?;
             }
         }
     }
-    line.iter().try_for_each(|&at| marker(sheet, at, look))
+    line.iter().try_for_each(|&at| marker(sheet, at, style))
 }
 
 fn legend(sheet: &Sheet<'_>, figure: &Figure, layout: &Layout) -> Drawn {
@@ -225,34 +224,34 @@ fn legend(sheet: &Sheet<'_>, figure: &Figure, layout: &Layout) -> Drawn {
         y += layout.line;
     }
     for curve in &figure.curves {
-        let look = look_of(curve);
-        for piece in look::dashed(&[(left, y), (left + 76, y)], look.dashes) {
-            sheet.draw(&PathElement::new(piece, look.colour.stroke_width(look.width)))?;
+        let style = style_of(curve);
+        for piece in style::dashed(&[(left, y), (left + 76, y)], style.dashes) {
+            sheet.draw(&PathElement::new(piece, style.colour.stroke_width(style.width)))?;
         }
-        marker(sheet, (left + 38, y), look)?;
+        marker(sheet, (left + 38, y), style)?;
         text(sheet, &curve.name, (left + 92, y), SMALL, (HPos::Left, VPos::Center))?;
         y += layout.line;
     }
     Ok(())
 }
 
-fn look_of(curve: &Curve) -> Look {
-    if curve.published { PUBLISHED } else { Look::of(curve.look) }
+fn style_of(curve: &Curve) -> Style {
+    if curve.published { PUBLISHED } else { Style::of(curve.style) }
 }
 
-fn marker(sheet: &Sheet<'_>, (x, y): (i32, i32), look: Look) -> Drawn {
-    let corners: Vec<_> = look.corners().into_iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
-    let edge = look.colour.stroke_width(4);
+fn marker(sheet: &Sheet<'_>, (x, y): (i32, i32), style: Style) -> Drawn {
+    let corners: Vec<_> = style.corners().into_iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
+    let edge = style.colour.stroke_width(4);
     if corners.is_empty() {
-        let radius = look.size.unsigned_abs();
+        let radius = style.size.unsigned_abs();
         sheet.draw(&Circle::new(
             (x, y),
             radius,
-            if look.open { WHITE.filled() } else { look.colour.filled() },
+            if style.open { WHITE.filled() } else { style.colour.filled() },
         ))?;
         return sheet.draw(&Circle::new((x, y), radius, edge));
     }
-    let fill = if look.open { WHITE } else { look.colour };
+    let fill = if style.open { WHITE } else { style.colour };
     sheet.draw(&Polygon::new(corners.clone(), fill.filled()))?;
     let closed: Vec<_> = corners.iter().chain(corners.first()).copied().collect();
     sheet.draw(&PathElement::new(closed, edge))
@@ -263,15 +262,15 @@ fn text(sheet: &Sheet<'_>, words: &str, at: (i32, i32), size: f64, (h, v): (HPos
     sheet.draw(&Text::new(words.to_owned(), at, style))
 }
 
-/// The SVG with a title and a description for those who cannot see it, at the size at which it is
-/// shown.
+/// The SVG at its final size, with a title and a description for screen readers.
 fn described(svg: &str, plot: &Plot, figure: &Figure, (width, height): (u32, u32)) -> String {
     let escape = super::report::escape;
     let names: Vec<_> = figure.curves.iter().map(|curve| curve.name.as_str()).collect();
     let head = format!(
-        "<svg width=\"{}\" height=\"{}\" viewBox=\"0 0 {width} {height}\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
-         aria-labelledby=\"{name}-title {name}-desc\">\n<title id=\"{name}-title\">{}</title>\n<desc id=\"{name}-desc\">{} over {}; \
-         curves: {}</desc>\n",
+        "<svg width=\"{}\" height=\"{}\" viewBox=\"0 0 {width} {height}\" \
+         xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-labelledby=\"{name}-title \
+         {name}-desc\">\n<title id=\"{name}-title\">{}</title>\n\
+         <desc id=\"{name}-desc\">{} over {}; curves: {}</desc>\n",
         width / SCALE,
         height / SCALE,
         escape(&plot.title),

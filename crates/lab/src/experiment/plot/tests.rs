@@ -1,11 +1,12 @@
-//! What must be on a plot.
+//! The contents of plots.
 
 use super::super::summary::{summarise, tests::row};
 use super::*;
 
 fn plot(more: &str) -> Plot {
     let text = format!(
-        "name = 'p'\ntitle = 'Units <allocated>'\ngrid = 'low'\ny = 'grants'\nx_label = 'processes'\ny_label = 'units'\n{more}"
+        "name = 'p'\ntitle = 'Units <allocated>'\ngrid = 'low'\ny = 'grants'\n\
+         x_label = 'processes'\ny_label = 'units'\n{more}"
     );
     toml::from_str(&text).unwrap()
 }
@@ -54,11 +55,11 @@ fn a_value_looks_alike_in_all_plots() {
         &plot("x = 'processes'\nseries = 'protocol'\nonly = { protocol = 'vcube' }"),
         &sizes(),
     );
-    assert_eq!((all.curves[2].name.as_str(), all.curves[2].look), ("vcube", 2));
-    assert_eq!((some.curves.len(), some.curves[0].look), (1, 2));
+    assert_eq!((all.curves[2].name.as_str(), all.curves[2].style), ("vcube", 2));
+    assert_eq!((some.curves.len(), some.curves[0].style), (1, 2));
 }
 
-/// What is left open beside axis and series makes curves of its own instead of being mixed.
+/// Parameters other than axis and series get curves of their own instead of being averaged.
 #[test]
 fn nothing_is_mixed() {
     let figure = figure(&plot("x = 'protocol'\nseries = 'colour'"), &sizes());
@@ -67,7 +68,8 @@ fn nothing_is_mixed() {
     assert_eq!(figure.curves[0].points.len(), 3);
 }
 
-/// Zeros have no place on a logarithmic axis: it says so. A plot without runs says so too.
+/// Zeros cannot be shown on a logarithmic axis, and a note says so. A plot without runs says so
+/// too.
 #[test]
 fn points_that_cannot_be_drawn_are_noted() {
     let mut zero = plot("x = 'processes'\nseries = 'protocol'\nlog_y = true");
@@ -77,10 +79,10 @@ fn points_that_cannot_be_drawn_are_noted() {
     let nothing =
         draw(&plot("x = 'n'\nseries = 'protocol'\nonly = { protocol = 'slots' }"), &sizes())
             .unwrap();
-    assert_eq!(nothing.note.as_deref(), Some("Nothing was run for this plot."));
+    assert_eq!(nothing.note.as_deref(), Some("No runs for this plot."));
 }
 
-/// A course is drawn at the middles of its windows.
+/// A time series is drawn at the midpoints of its windows.
 #[test]
 fn a_course_over_time() {
     let mut run = row("low", &[("protocol", "raymond")], 1, &[("u.window", 2.0)]);
@@ -92,21 +94,21 @@ fn a_course_over_time() {
     assert_eq!(places, [(1.0, 3.0), (3.0, 4.0)]);
 }
 
-/// Dashes cover what they should: 10 on, 5 off along a line of 40 that bends.
+/// Dashes follow the line: 10 on, 5 off along a line of 40 that bends.
 #[test]
 fn dashes_go_round_corners() {
-    let pieces = look::dashed(&[(0, 0), (20, 0), (20, 20)], &[10.0, 5.0]);
+    let pieces = style::dashed(&[(0, 0), (20, 0), (20, 20)], &[10.0, 5.0]);
     assert_eq!(
         pieces,
         [vec![(0, 0), (10, 0)], vec![(15, 0), (20, 0), (20, 5)], vec![(20, 10), (20, 20)]]
     );
 }
 
-/// A long title takes several lines within the sheet, and a legend of bare numbers says what they
-/// are.
+/// A long title is wrapped within the sheet, and a legend of bare numbers has a heading.
 #[test]
 fn long_titles_and_bare_numbers() {
-    let long = "Messages sent in each interval of five time units while a crash happens at the beginning of each of them";
+    let long = "Messages sent in each interval of five time units while a crash happens at the \
+                beginning of each of them";
     let mut plot = plot("x = 'protocol'\nseries = 'processes'\nseries_label = 'how many'");
     plot.title = long.into();
     let cells = sizes();

@@ -1,6 +1,6 @@
-//! A page for people: what was published, what was measured, the figures, the verdicts, and the
-//! command of every point. It is one file without scripts that needs nothing from anywhere, so it
-//! can be mailed, archived and opened in a train.
+//! The HTML report: published facts, measurements, figures, verdicts, and the command of every
+//! point. It is a single file without scripts or external resources, so it can be mailed, archived
+//! and read offline.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use super::summary::Cell;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The page of one experiment; `drawings` are those of its plots, in their order.
+/// The report of one experiment; `drawings` are its plots, in their order.
 pub fn page(results: &Results, drawings: &[Drawing]) -> String {
     let experiment = &results.experiment;
     let mut to = String::new();
@@ -44,16 +44,18 @@ pub fn page(results: &Results, drawings: &[Drawing]) -> String {
     to
 }
 
-/// The page over several experiments: all verdicts, with links. Each comes with the name of its
-/// folder.
+/// The index of several experiments: all verdicts, with links. Each experiment comes with the name
+/// of its folder.
 pub fn index(all: &[(String, &Results)]) -> String {
     let mut to = String::new();
-    head(&mut to, "laboratory", "What was published, and what came out here");
+    head(&mut to, "laboratory", "Published and measured results");
     let verdicts: Vec<Verdict> =
         all.iter().flat_map(|(_, results)| results.verdicts.clone()).collect();
     line(&mut to, "p", &tally(&verdicts));
-    to += "<div class=\"wide\"><table><thead><tr><th>Experiment</th><th class=\"number\">Runs</th><th class=\"number\">Reproduced</th>\
-           <th class=\"number\">Not reproduced</th><th class=\"number\">Cannot be checked</th></tr></thead><tbody>\n";
+    to += "<div class=\"wide\"><table><thead><tr><th>Experiment</th><th \
+           class=\"number\">Runs</th><th class=\"number\">Reproduced</th>\
+           <th class=\"number\">Not reproduced</th><th class=\"number\">Cannot be \
+           checked</th></tr></thead><tbody>\n";
     for (folder, results) in all {
         let runs: usize = results.cells.iter().map(|cell| cell.runs).sum();
         let link = format!(
@@ -84,7 +86,7 @@ pub fn index(all: &[(String, &Results)]) -> String {
     to
 }
 
-/// How many facts came to which verdict.
+/// The number of facts per verdict.
 pub fn tally(verdicts: &[Verdict]) -> String {
     let of = |outcome| count(verdicts, outcome);
     format!(
@@ -103,8 +105,9 @@ fn count(verdicts: &[Verdict], outcome: Outcome) -> usize {
 fn head(to: &mut String, name: &str, title: &str) {
     let _ = write!(
         to,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, \
-         initial-scale=1\">\n<title>{} - kgate</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{} - kgate</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
         escape(name)
     );
     line(to, "p class=\"dim\"", &format!("kgate lab: {name}"));
@@ -115,19 +118,20 @@ fn foot(to: &mut String) {
     let version = env!("CARGO_PKG_VERSION");
     let _ = writeln!(
         to,
-        "<p class=\"dim\">Made by kgate {version}. The same command lines give the same numbers.</p>"
+        "<p class=\"dim\">Made by kgate {version}. The same command lines give the same \
+         numbers.</p>"
     );
     *to += "</main>\n</body>\n</html>\n";
 }
 
-/// What a reader must know before anything else.
+/// Warnings that a reader must see first.
 fn warnings(to: &mut String, results: &Results) {
     let taken = &results.experiment.taken;
     if taken.quick {
         line(
             to,
             "p class=\"warning\"",
-            "This is the quick form: fewer sizes and seeds than the whole experiment has.",
+            "This is a quick run: fewer sizes and seeds than the whole experiment.",
         );
     }
     if !taken.set.is_empty() {
@@ -136,11 +140,7 @@ fn warnings(to: &mut String, results: &Results) {
             format!("{flag} = {}", words.join(", "))
         });
         let text = text.collect::<Vec<_>>().join("; ");
-        line(
-            to,
-            "p class=\"warning\"",
-            &format!("Not as in the experiment's file, but with {text}."),
-        );
+        line(to, "p class=\"warning\"", &format!("Differs from the experiment's file: {text}."));
     }
     let wrong: usize = results
         .cells
@@ -153,14 +153,16 @@ fn warnings(to: &mut String, results: &Results) {
     }
 }
 
-/// The table of verdicts; `details` are all places with their commands.
+/// The table of verdicts; with `details` also all places with their commands.
 fn facts(to: &mut String, verdicts: &[Verdict], details: bool) {
-    *to += "<table class=\"facts\"><thead><tr><th>Published</th><th>Measured</th><th>Verdict</th></tr></thead><tbody>\n";
+    *to += "<table class=\"facts\"><thead><tr><th>Published</th><th>Measured</th>\
+            <th>Verdict</th></tr></thead><tbody>\n";
     for verdict in verdicts {
         let class = verdict.outcome.to_string().replace(' ', "-");
         let _ = write!(
             to,
-            "<tr><td data-label=\"published\"><strong>{}</strong> {}<p class=\"dim\">{}</p></td><td data-label=\"measured\">{}",
+            "<tr><td data-label=\"published\"><strong>{}</strong> {}<p \
+             class=\"dim\">{}</p></td><td data-label=\"measured\">{}",
             escape(&verdict.id),
             escape(&verdict.claim),
             escape(&verdict.place),
@@ -195,7 +197,7 @@ fn facts(to: &mut String, verdicts: &[Verdict], details: bool) {
 fn figure(to: &mut String, plot: &Plot, drawing: &Drawing, results: &Results) {
     let _ = writeln!(to, "<figure id=\"{}\">\n{}<figcaption>", escape(&plot.name), drawing.svg);
     if let Some(figure) = &plot.figure {
-        let _ = write!(to, "Answers to figure {} of the paper. ", escape(figure));
+        let _ = write!(to, "Reproduces figure {} of the paper. ", escape(figure));
     }
     let intervals = results.cells.iter().any(|cell| cell.grid == plot.grid && cell.runs > 1);
     *to += if intervals && plot.x != "time" {
@@ -243,8 +245,9 @@ fn again(to: &mut String, experiment: &Experiment) {
     line(
         to,
         "p class=\"dim\"",
-        "Beside this page: experiment.toml (change it and give the file to kgate lab run), runs.csv and runs.parquet (every run with its seed, \
-         hash and command), series.csv, summary.csv (means with intervals), verdicts.csv and plots/.",
+        "Beside this page: experiment.toml (change it and give the file to kgate lab run), \
+         runs.csv and runs.parquet (every run with its seed, hash and command), series.csv, \
+         summary.csv (means with intervals), verdicts.csv and plots/.",
     );
 }
 
@@ -252,13 +255,13 @@ fn code(to: &mut String, lines: &[String]) {
     let _ = writeln!(to, "<pre><code>{}</code></pre>", escape(&lines.join("\n")));
 }
 
-/// An element with text in it; `tag` may have attributes.
+/// An element with text; `tag` may have attributes.
 fn line(to: &mut String, tag: &str, text: &str) {
     let name = tag.split(' ').next().unwrap_or(tag);
     let _ = writeln!(to, "<{tag}>{}</{name}>", escape(text));
 }
 
-/// Text as it may stand in HTML and SVG, also between quotes.
+/// Text escaped for HTML and SVG, also for attributes.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -1,4 +1,4 @@
-//! Pages: what must be on them; `browser.rs`: what a real browser does with one.
+//! The contents of the reports; `browser.rs` opens one in a real browser.
 
 #[cfg(feature = "browser")]
 mod browser;
@@ -32,13 +32,23 @@ y_label = "slots"
 id = "A1"
 place = "figure 6"
 claim = "raymond is ahead"
-check = [{ grid = "low", metric = "grants", left = { protocol = "raymond" }, is = "greater", right = { protocol = "vcube" } }]
+[[fact.check]]
+grid = "low"
+metric = "grants"
+left = { protocol = "raymond" }
+is = "greater"
+right = { protocol = "vcube" }
 
 [[fact]]
 id = "A2"
 place = "figure 6"
 claim = "vcube is ahead"
-check = [{ grid = "low", metric = "grants", left = { protocol = "vcube" }, is = "greater", right = { protocol = "raymond" } }]
+[[fact.check]]
+grid = "low"
+metric = "grants"
+left = { protocol = "vcube" }
+is = "greater"
+right = { protocol = "raymond" }
 
 [[fact]]
 id = "A3"
@@ -69,8 +79,8 @@ fn small() -> String {
     page(&results, &drawings)
 }
 
-/// Everything that the page owes its reader is there: claim, numbers, all three verdicts, the
-/// figure, and the command of every point.
+/// A report contains claim, numbers, all three verdicts, the figure, and the command of every
+/// point.
 #[test]
 fn a_page_is_complete() {
     let page = small();
@@ -97,8 +107,8 @@ fn a_page_is_complete() {
     assert_eq!(page, small());
 }
 
-/// Nothing is loaded from anywhere: no script, no link to a style or a picture, no address but the
-/// name of SVG.
+/// A report loads nothing: no script, no link to a style or a picture, and no address but the
+/// namespace of SVG.
 #[test]
 fn a_page_needs_nothing() {
     let page = small().replace("http://www.w3.org/2000/svg", "");

@@ -1,4 +1,4 @@
-//! Shards, and joining them.
+//! Joining shards.
 
 use std::path::PathBuf;
 
@@ -19,8 +19,7 @@ fn shards(folder: &TempFolder, of: usize) -> Vec<PathBuf> {
     (1..=of).map(shard).collect()
 }
 
-/// Shards, joined, are to the byte what one machine would have written; one that is missing is
-/// counted.
+/// Joined shards equal, byte for byte, the results of one machine; a missing shard is counted.
 #[test]
 fn shards_make_the_whole() {
     let folder = TempFolder::new("shards");
@@ -38,7 +37,7 @@ fn shards_make_the_whole() {
     assert!(again.contains("there are results already"), "{again}");
 }
 
-/// Shards of different experiments, or that measured different things, are not joined.
+/// Shards of different experiments, or with different measurements, are not joined.
 #[test]
 fn what_differs_is_not_joined() {
     let folder = TempFolder::new("differ");
@@ -63,7 +62,7 @@ fn what_differs_is_not_joined() {
     );
 }
 
-/// `I/N` with 1 <= I <= N, nothing else.
+/// A shard is `I/N` with 1 <= I <= N, and nothing else.
 #[test]
 fn shards_are_counted_from_one() {
     assert_eq!("2/3".parse(), Ok(Shard { index: 2, of: 3 }));

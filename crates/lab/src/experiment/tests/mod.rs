@@ -1,4 +1,4 @@
-//! Experiments on a command that only exists here, so that thousands of runs take no time.
+//! Experiments with a fake command, so that thousands of runs take no time.
 
 mod merged;
 mod parsed;
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::run::{Done, Options, RunError, Shard, run};
 use super::{Experiment, Flags, Ran};
 
-/// Two grids: one with everything that a run can have, one without seeds.
+/// Two grids: one with every feature of a run, one without seeds.
 const EXPERIMENT: &str = r#"
 name = "small"
 title = "A small one"
@@ -31,7 +31,10 @@ quick = { seeds = 2, set = { duration = 10 }, vary = { processes = [8, 32] } }
 [[grid]]
 name = "explored"
 tool = "check"
-vary.case = [{ label = "two", processes = 2 }, { label = "with a crash", processes = 3, crashes = 1 }]
+vary.case = [
+    { label = "two", processes = 2 },
+    { label = "with a crash", processes = 3, crashes = 1 },
+]
 
 [[plot]]
 name = "grants"
@@ -71,8 +74,7 @@ fn flags() -> Flags {
     }
 }
 
-/// A run that measures something of its command line, the same each time but for the time that it
-/// took.
+/// A run whose measurements depend only on its command line, except for its duration.
 fn runner(words: &[String]) -> Result<Ran, String> {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let wall = CALLS.fetch_add(1, Ordering::Relaxed);
@@ -99,7 +101,7 @@ fn run_in(dir: &Path, experiment: &Experiment) -> Result<Done, RunError> {
     run(dir, experiment, &flags(), options(None), &runner)
 }
 
-/// Every file of a folder but the lock.
+/// Every file of a folder except the lock.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries =
         std::fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("an entry").path());

@@ -14,8 +14,8 @@ fn taking(quick: bool, words: &[&str]) -> Experiment {
     small().taking(Taken::from_words(quick, &words).expect("flags and values"))
 }
 
-/// Parameters by name, values as in the file, seeds last; a flag that is true has no value, one
-/// that is false is not there.
+/// Points are sorted by parameter name, values as in the file, seeds last. A flag that is true has
+/// no value, and a flag that is false is omitted.
 #[test]
 fn points_in_a_fixed_order() {
     let all = commands(&small());
@@ -50,15 +50,16 @@ fn quick_takes_less() {
     );
 }
 
-/// `--set` replaces a parameter, a fixed flag and one inside a named value, and says so; it adds a
-/// flag only where the command knows it.
+/// `--set` replaces a parameter, a fixed flag and a flag of a named value, and reports that; it
+/// adds a flag only where the command has it.
 #[test]
 fn set_replaces_flags() {
     let experiment = taking(false, &["n=500", "k=10", "latency=uniform=1..2 x"]);
     let plan = plan(&experiment, &flags()).expect("a plan");
     let commands: Vec<String> = plan.points.iter().map(|point| point.command()).collect();
     assert_eq!(commands.len(), 2 * 3 + 2);
-    let first = "kgate sim --protocol raymond --processes 500 --k 10 --fifo --latency 'uniform=1..2 x' --load low --seed 1";
+    let first = "kgate sim --protocol raymond --processes 500 --k 10 --fifo \
+                 --latency 'uniform=1..2 x' --load low --seed 1";
     assert_eq!(commands[0], first);
     assert_eq!(commands[7], "kgate check --processes 500 --k 10 --crashes 1");
     assert_eq!(plan.points[0].at["processes"], "500");
@@ -74,7 +75,7 @@ fn set_replaces_flags() {
     );
 }
 
-/// A fixed flag that gets several values varies over them.
+/// A fixed flag that is set to several values becomes a parameter.
 #[test]
 fn set_makes_a_flag_vary() {
     let commands = commands(&taking(false, &["load=low", "load=high"]));
@@ -82,7 +83,7 @@ fn set_makes_a_flag_vary() {
     assert!(commands.iter().any(|line| line.contains("--load high")));
 }
 
-/// A flag that no command knows is refused before anything is run, from the file or from `--set`.
+/// An unknown flag, in the file or in `--set`, is refused before the first run.
 #[test]
 fn unknown_flags_are_refused() {
     let error =

@@ -1,4 +1,4 @@
-//! Experiments that are interrupted, changed and run again.
+//! Experiments that are interrupted, changed and repeated.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use crate::experiment::run::{Options, Shard, run};
 use crate::experiment::store::{RUNS, Store};
 use crate::experiment::{Experiment, Ran, StoreError, Taken};
 
-/// Wherever the file of runs is cut, also in the middle of a line, the experiment ends with the
+/// Wherever the file of runs is truncated, also within a line, the experiment completes with the
 /// same bytes in every file.
 #[test]
 fn a_cut_file_is_completed() {
@@ -34,8 +34,8 @@ fn a_cut_file_is_completed() {
     }
 }
 
-/// What is finished is not run again; of a changed experiment only what changed is; and what was
-/// run before is kept for later.
+/// Finished runs are not repeated; if an experiment changes, only the changed runs are made; and
+/// the earlier ones are kept.
 #[test]
 fn only_what_changed_is_run() {
     let folder = TempFolder::new("changed");
@@ -53,8 +53,7 @@ fn only_what_changed_is_run() {
     assert_eq!(files(&dir)["runs.csv"], expected["runs.csv"]);
 }
 
-/// Runs of a protocol that has changed since are not mixed with those of before; `--again` makes
-/// all anew.
+/// Runs of a protocol that has changed since are not mixed with new ones; `--again` repeats all.
 #[test]
 fn a_changed_protocol_is_noticed() {
     let folder = TempFolder::new("noticed");
@@ -84,8 +83,7 @@ fn a_changed_protocol_is_noticed() {
     assert_eq!(files(&folder)["runs.ndjson"], files(&anew)["runs.ndjson"]);
 }
 
-/// A run that is refused is named with its command; no others are begun, and those that were
-/// finished are kept.
+/// A rejected run is reported with its command; no further runs start, and finished ones are kept.
 #[test]
 fn a_refused_run_is_named() {
     let folder = TempFolder::new("refused");
@@ -101,13 +99,14 @@ fn a_refused_run_is_named() {
     let alone = Options { jobs: 1, ..options(None) };
     let error =
         run(&folder, &small(), &flags(), alone, &refusing).expect_err("a refusal").to_string();
-    let expected = "low, processes = 16, protocol = raymond, seed 1: that cannot be\n  kgate sim --protocol raymond --processes 16 --k 3 --fifo --load low --seed 1";
+    let expected = "low, processes = 16, protocol = raymond, seed 1: that cannot be\n  kgate sim \
+                    --protocol raymond --processes 16 --k 3 --fifo --load low --seed 1";
     assert_eq!(error, expected);
     assert_eq!(calls.into_inner(), 7, "the six largest and the one that was refused");
     assert_eq!(run_in(&folder, &small()).expect("runs").made, 14);
 }
 
-/// A run that is not correct is told by its command, unless a published defect was asked for.
+/// An incorrect run is reported with its command, unless a published defect was switched on.
 #[test]
 fn wrong_runs_are_told() {
     let folder = TempFolder::new("wrong");
@@ -125,8 +124,8 @@ fn wrong_runs_are_told() {
     assert!(done.wrong.is_empty());
 }
 
-/// Two at once in one folder would mix their lines: the second is refused. A line that somebody
-/// broke is named.
+/// A second process in the same folder is refused, because both would mix their lines. A damaged
+/// line is reported with its number.
 #[test]
 fn a_folder_is_written_by_one() {
     let folder = TempFolder::new("busy");

@@ -1,4 +1,4 @@
-//! What a report says as numbers, and runs as tables.
+//! Reports as numbers, and runs as tables.
 
 use kgate_testkit::TempFolder;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -8,14 +8,16 @@ use serde_json::json;
 use super::{run_in, small};
 use crate::experiment::{metrics, store};
 
-/// Paths name numbers; true is 1; what is null or of the machine is left out; lists are series,
-/// named things or counts.
+/// Paths name numbers; true is 1; null and machine-dependent values are omitted; lists are series,
+/// named objects or counts.
 #[test]
 fn numbers_by_their_paths() {
     let of = metrics::of(&json!({
-        "protocol": "vcube", "n": 8, "seed": 3, "hash": "0x1", "wall_seconds": 1.5, "seconds": 2.0, "events_per_second": 9,
-        "peak_memory_bytes": 7, "k_in_use_seen": true, "obtaining": { "mean": 0.5, "p50": null },
-        "messages": { "by_kind": { "tree": 4 } }, "use": { "series": [0, 0.5] }, "violations": [{ "text": "x" }],
+        "protocol": "vcube", "n": 8, "seed": 3, "hash": "0x1", "wall_seconds": 1.5,
+        "seconds": 2.0, "events_per_second": 9, "peak_memory_bytes": 7,
+        "k_in_use_seen": true, "obtaining": { "mean": 0.5, "p50": null },
+        "messages": { "by_kind": { "tree": 4 } }, "use": { "series": [0, 0.5] },
+        "violations": [{ "text": "x" }],
         "properties": [{ "name": "at most k", "holds": false }],
     }));
     let expected = [
@@ -30,7 +32,7 @@ fn numbers_by_their_paths() {
     assert_eq!(of.series, [("use.series".to_owned(), vec![0.0, 0.5])].into());
 }
 
-/// A row finds a number by its path, and one of a series by its place.
+/// A row finds a number by its path, and an element of a series by its index.
 #[test]
 fn values_of_rows() {
     let folder = TempFolder::new("values");
@@ -44,8 +46,8 @@ fn values_of_rows() {
     );
 }
 
-/// The tables have a line a run, in the order of the grids, and only courses that a plot or a fact
-/// looks at.
+/// The tables have one line per run, in the order of the grids, and only time series that a plot or
+/// a fact uses.
 #[test]
 fn tables_for_other_programs() {
     let folder = TempFolder::new("tables");
@@ -67,7 +69,7 @@ fn tables_for_other_programs() {
     assert!(series.lines().nth(4).is_some_and(|line| line == "low,,8,raymond,1,use.series,3,3"));
 }
 
-/// Parquet, read back, says what the CSV says: every column of every run.
+/// Parquet, read back, equals the CSV in every column of every run.
 #[test]
 fn parquet_is_read_back() {
     let folder = TempFolder::new("parquet");
@@ -106,8 +108,8 @@ fn parquet_is_read_back() {
     assert_eq!(head, csv.headers().expect("a head").iter().collect::<Vec<_>>());
 }
 
-/// A number keeps its last digit through the file of runs: or a resumed experiment would differ
-/// from one that was not.
+/// A number keeps its last digit in the file of runs: otherwise a resumed experiment would differ
+/// from an uninterrupted one.
 #[test]
 fn numbers_keep_their_digits() {
     let mut number = 0.1_f64;

@@ -49,7 +49,7 @@ pub(super) struct Config {
     pub(super) holds: Holds,
 }
 
-/// Whether processes stop cleanly and resume, and what is planted.
+/// Whether processes stop cleanly and resume, and the planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suspensions {
     /// No process is suspended.
@@ -197,7 +197,7 @@ impl Harness {
             58..63 if config.withdrawals => self.withdraw(node),
             63..68 if config.resizes => self.resize(node, 1 + b % MOST),
             68..71 if config.crashes => self.crash(node, b),
-            71..74 if config.crashes => self.bury(node),
+            71..74 if config.crashes => self.confirm_dead(node),
             74..78 if config.crashes => self.come_back(node),
             78..82 if config.crashes => self.add(node),
             82..91 => self.tell(node, b),
@@ -352,7 +352,7 @@ impl Harness {
     }
 
     /// The log evicts a crashed process.
-    fn bury(&mut self, node: u32) -> Verdict {
+    fn confirm_dead(&mut self, node: u32) -> Verdict {
         if let Some(incarnation) = self.places[node as usize].over.take() {
             trace!(self, "log: p{node} of incarnation {incarnation} is gone");
             self.log.push(Entry::Evict(node, incarnation));
@@ -562,7 +562,7 @@ impl Harness {
         trace!(self, "all is put right");
         for node in 0..self.config.nodes {
             self.resume(node)?;
-            self.bury(node)?;
+            self.confirm_dead(node)?;
             self.add(node)?;
             self.lease(node, true)?;
             self.resize(node, self.config.k)?;
@@ -652,7 +652,8 @@ impl Harness {
             let wants = self.clients[node as usize].waiting.front();
             if wants.is_none_or(|wants| *wants as usize <= free) {
                 return Err(format!(
-                    "p{node} by {stamp:?} wants {wants:?}, {free} are free, and nothing is under way"
+                    "p{node} by {stamp:?} wants {wants:?}, {free} slots are free, and nothing is \
+                     in transit"
                 ));
             }
         }

@@ -175,7 +175,7 @@ fn a_new_incarnation_ends_no_round() {
 /// A relay forwards a request of an incarnation that is unknown here: it shows that incarnation as
 /// a message of its own would, and is answered.
 #[test]
-fn a_new_incarnation_is_seen_in_what_is_passed_on() {
+fn a_forwarded_message_shows_a_new_incarnation() {
     let mut net = net(3, 1, SlotOptions { dissemination: Dissemination::Tree, ..options() });
     net.crash(2);
     net.notify_gone([0, 1], 2, 0);

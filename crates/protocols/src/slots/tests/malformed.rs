@@ -145,7 +145,7 @@ fn every_field_out_of_range_is_refused() {
 
 /// Requests of views that never come are queued, but no more than one of each process by each path.
 #[test]
-fn what_is_kept_is_bounded() {
+fn stored_messages_are_bounded() {
     let mut net = net(NODES, 1, flat());
     for ticks in (1..200).chain((1..200).rev()) {
         for (from, root) in [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 3)] {
@@ -213,15 +213,22 @@ fn messages() -> impl Strategy<Value = SlotsMessage> {
     );
     prop_oneof![
         4 => (heads(), abouts(), scopes)
-            .prop_map(|(head, about, scope)| SlotsMessage::Request { head, about, weight: u32::MAX, scope }),
+            .prop_map(|(head, about, scope)| {
+                SlotsMessage::Request { head, about, weight: u32::MAX, scope }
+            }),
         4 => (heads(), abouts(), several).prop_map(|(head, about, (empty, reports))| {
             SlotsMessage::Agg { head, about, answers: answers(&empty, reports) }
         }),
         3 => (heads(), abouts(), reports())
-            .prop_map(|(head, about, report)| SlotsMessage::Update { head, about, report: Box::new(report) }),
-        1 => (0u32..4, 0u8..4).prop_map(|(incarnation, round)| SlotsMessage::Join { incarnation: Incarnation(incarnation), round }),
+            .prop_map(|(head, about, report)| {
+                SlotsMessage::Update { head, about, report: Box::new(report) }
+            }),
+        1 => ((0u32..4).prop_map(Incarnation), 0u8..4)
+            .prop_map(|(incarnation, round)| SlotsMessage::Join { incarnation, round }),
         1 => (heads(), (0u32..4).prop_map(Incarnation), 0u8..4, clocks())
-            .prop_map(|(head, incarnation, round, clock)| SlotsMessage::Welcome { head, incarnation, round, clock }),
+            .prop_map(|(head, incarnation, round, clock)| {
+                SlotsMessage::Welcome { head, incarnation, round, clock }
+            }),
     ]
 }
 
@@ -236,8 +243,11 @@ fn inputs() -> impl Strategy<Value = Input<SlotsMessage, SlotsTimer>> {
         1 => (0u32..4).prop_map(Input::Resize),
         1 => any::<bool>().prop_map(Input::Lease),
         1 => prop::collection::vec(0u32..4, 0..3).prop_map(|slots| Input::Reserved(slots.into())),
-        1 => (0..=NODES, 0u32..3).prop_map(|(node, incarnation)| Input::Crashed { node: NodeId(node), incarnation: Incarnation(incarnation) }),
-        1 => (0..NODES, 1u32..4).prop_map(|(node, incarnation)| Input::Joined { node: NodeId(node), incarnation: Incarnation(incarnation), view: ViewId(incarnation) }),
+        1 => ((0..=NODES).prop_map(NodeId), (0u32..3).prop_map(Incarnation))
+            .prop_map(|(node, incarnation)| Input::Crashed { node, incarnation }),
+        1 => ((0..NODES).prop_map(NodeId), 1u32..4).prop_map(|(node, number)| {
+            Input::Joined { node, incarnation: Incarnation(number), view: ViewId(number) }
+        }),
         1 => Just(Input::Expire(SlotsTimer::AskAgain)),
         1 => Just(Input::Expire(SlotsTimer::PassOn)),
     ]
@@ -251,13 +261,15 @@ proptest! {
     #[test]
     fn anything_may_arrive(
         dissemination in prop_oneof![Just(Dissemination::Flat), Just(Dissemination::Tree)],
-        membership in prop_oneof![3 => Just(MembershipSource::Log), 1 => Just(MembershipSource::Join)],
+        membership in
+            prop_oneof![3 => Just(MembershipSource::Log), 1 => Just(MembershipSource::Join)],
         lossy in any::<bool>(),
         inputs in prop::collection::vec(inputs(), 0..60),
     ) {
         let ask_again = lossy.then_some(kgate_core::Span::UNIT);
         let mut known = setup(NODES, 2, Defects::NONE);
-        known.slots = SlotOptions { dissemination, membership, ask_again, batch: 2, ..SlotOptions::default() };
+        let options = SlotOptions { batch: 2, ..SlotOptions::default() };
+        known.slots = SlotOptions { dissemination, membership, ask_again, ..options };
         let mut out = Outbox::new();
         let mut node = Slots::start(&known, None, &mut out);
         for input in inputs {

@@ -42,7 +42,7 @@ fn at_once_in_the_order_of_stamps() {
     }
 }
 
-/// Section 3, `decide?`: the lowest free slots, whoever held them before.
+/// Section 3, `decide?`: a grant takes the lowest free slots, whichever process held them before.
 #[test]
 fn the_lowest_free_slots() {
     let mut net = net(4, 4, plain());

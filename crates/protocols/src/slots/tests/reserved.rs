@@ -130,7 +130,7 @@ fn late_news_take_nothing_from_a_holder() {
 /// A cached slot that a late entry reserves is given up: no process grants a slot that it knows to
 /// be held.
 #[test]
-fn what_is_kept_and_reserved_is_dropped() {
+fn a_cached_slot_that_becomes_reserved_is_dropped() {
     let mut net = net(2, 2, flat());
     enter(&mut net, 0, 1, &[0]);
     net.release(0);
@@ -210,7 +210,7 @@ fn a_new_incarnation_reports_it_too() {
 
 /// Each lane learns of its own slots, and a new client is placed where a slot is left.
 #[test]
-fn lanes_share_what_is_reserved() {
+fn lanes_share_the_reserved_slots() {
     let mut known = setup(2, 4, Defects::NONE);
     known.slots = SlotOptions { lanes: 2, ..flat() };
     let mut net = Net::<Lanes>::with(known);
@@ -231,7 +231,7 @@ fn lanes_share_what_is_reserved() {
 
 /// A list that is not a set is refused, and so is any without a log.
 #[test]
-fn what_is_refused() {
+fn malformed_reservations_are_refused() {
     assert_eq!(
         net(2, 1, flat()).refusal(0, Input::Reserved([1, 0].into())),
         Refusal::Malformed("slots out of order")
@@ -300,7 +300,7 @@ fn bad_holding_is_found() {
     };
     for (name, holds, defects) in [
         ("not reported", Holds::Whole, SP3),
-        ("free to whoever decides", Holds::Whole, SP4),
+        ("free to the process that decides", Holds::Whole, SP4),
         ("given up before it is reserved", Holds::TooLate, Defects::NONE),
         ("held for who is gone", Holds::OfTheGone, Defects::NONE),
         ("members first", Holds::MembersFirst, Defects::NONE),

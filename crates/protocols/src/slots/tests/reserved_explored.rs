@@ -51,7 +51,7 @@ enum Entry {
 enum Permit {
     None,
     Proposed,
-    Void,
+    Rejected,
     Held,
     Free,
 }
@@ -75,7 +75,7 @@ struct State {
 
 #[derive(Clone, Debug)]
 enum Action {
-    Ask(u32),
+    Acquire(u32),
     Release(u32, GrantId),
     Deliver(usize),
     Propose(u32, GrantId),
@@ -123,7 +123,7 @@ impl State {
         for node in (0..bounds.nodes).filter(|&node| self.is_up(node)) {
             let at = node as usize;
             if self.asked[at] < bounds.asks[at] && self.waiting[at] == 0 {
-                actions.push(Action::Ask(node));
+                actions.push(Action::Acquire(node));
             }
             for &grant in &self.holding[at] {
                 // Until its process has applied the outcome, a proposed grant is not released.
@@ -144,7 +144,7 @@ impl State {
         match self.permit {
             Permit::Proposed => actions.push(Action::TakeUp),
             Permit::Held => actions.push(Action::Free),
-            Permit::None | Permit::Void | Permit::Free => {}
+            Permit::None | Permit::Rejected | Permit::Free => {}
         }
         if self.crashed.is_some() && !self.evicted {
             actions.push(Action::Evict);
@@ -159,7 +159,7 @@ impl State {
 
     fn act(&mut self, action: &Action, bounds: &Bounds) -> Result<(), String> {
         match *action {
-            Action::Ask(node) => {
+            Action::Acquire(node) => {
                 self.asked[node as usize] += 1;
                 self.waiting[node as usize] += 1;
                 self.input(node, Input::Acquire { weight: 1 })
@@ -178,7 +178,7 @@ impl State {
             }
             Action::TakeUp => {
                 let gone = self.evicted && self.by.map(|(node, _)| node) == self.crashed;
-                self.permit = if gone { Permit::Void } else { Permit::Held };
+                self.permit = if gone { Permit::Rejected } else { Permit::Held };
                 self.log.extend((!gone).then_some(Entry::Held));
                 Ok(())
             }
@@ -315,7 +315,7 @@ fn explore(bounds: &Bounds) -> Result<(usize, usize), String> {
                     let (_, from, to, message) = &state.flying[*place];
                     format!("p{from} -> p{to}: {message:?}")
                 }
-                Action::Ask(_)
+                Action::Acquire(_)
                 | Action::Release(..)
                 | Action::Propose(..)
                 | Action::TakeUp
@@ -379,7 +379,7 @@ fn each_planted_bug_has_a_schedule() {
     let sound = bounds(3, plain(), &[1, 1, 0]);
     for (name, planted) in [
         ("not reported", Bounds { defects: SP3, ..sound.clone() }),
-        ("free to whoever decides", Bounds { defects: SP4, ..sound.clone() }),
+        ("free to the process that decides", Bounds { defects: SP4, ..sound.clone() }),
         ("given up before it is reserved", Bounds { too_late: true, ..sound.clone() }),
     ] {
         let trace = explore(&planted).expect_err(name);

@@ -26,7 +26,7 @@ fn too_large(net: &Net<Slots>, of: u32) -> Vec<(u32, u32)> {
 
 /// No weight of 0, none above k, no k of 0.
 #[test]
-fn what_is_refused() {
+fn zero_weights_and_zero_k_are_refused() {
     let mut net = net(2, 2, flat());
     for weight in [0, 3] {
         assert_eq!(net.refusal(0, Input::Acquire { weight }), Refusal::Weight { weight, most: 2 });

@@ -1,5 +1,5 @@
-//! The layer under toy rules: every tick sees the true present, from whatever state and whatever
-//! junk it starts.
+//! The layer under toy rules: every tick sees its neighbours' present states, whatever the initial
+//! states and whatever malformed messages the channels contain at the start.
 
 extern crate std;
 
@@ -103,9 +103,9 @@ fn net<R: Rules>(graph: Graph, rng: &mut Rng) -> Net<Refined<R>> {
     net
 }
 
-/// The worst that can happen: everybody's memory is anything, and so are up to `most` more messages
-/// in every channel, besides those that were there. Every other time all clocks are close together,
-/// which is harder to tell from the truth. Returns B, the greatest clock anywhere.
+/// The worst transient fault: the memory of every process is arbitrary, and up to `most` arbitrary
+/// messages are added to every channel. Every other time all clocks are close together, which is
+/// harder to tell from a correct configuration. Returns B, the greatest clock anywhere.
 fn strike<R: Rules>(net: &mut Net<Refined<R>>, most: u64, rng: &mut Rng) -> u64 {
     let setups: Vec<Setup> = net.nodes.iter().map(|node| node.setup.clone()).collect();
     let (near, close) = (net.nodes[0].clock, rng.below(2) == 0);
@@ -146,7 +146,7 @@ fn convergence(graph: &Graph) -> Span {
     Span(EXCHANGE * (1 + d + n * (d + 2)))
 }
 
-/// In how long, after that, everybody ticks at least once.
+/// The time within which, after that, every process ticks at least once.
 fn turn(graph: &Graph) -> Span {
     Span(EXCHANGE * u64::from(graph.nodes()) * (diameter(graph) + 1))
 }

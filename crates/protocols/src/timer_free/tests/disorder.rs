@@ -1,5 +1,5 @@
-//! The mutex under any order of messages. With f = 0 nobody is found crashed by a round, so the
-//! responsiveness property is not needed, and all else must hold on every schedule.
+//! The mutex under any order of messages. With f = 0 no round declares a process crashed, so the
+//! responsiveness property is not needed, and everything else must hold on every schedule.
 
 use alloc::vec::Vec;
 

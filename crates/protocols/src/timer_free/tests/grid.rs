@@ -11,10 +11,10 @@ use super::*;
 
 const MILLI: u64 = Span::UNIT.0 / 1000;
 
-/// What is to happen besides messages and timers.
+/// The planned events besides messages and timers.
 #[derive(Clone, Copy)]
 enum Event {
-    Ask(u32),
+    Acquire(u32),
     Release(u32),
     Crash(u32),
 }
@@ -27,11 +27,11 @@ struct Run {
     tolerate: u32,
     crashes: u32,
     refresh: Option<Span>,
-    /// Who never asks.
+    /// The processes that never request.
     idle: fn(u32) -> bool,
     /// How long they hold, and think, at least; twice as long at most.
     pace: u64,
-    /// Nobody asks after this.
+    /// No process requests after this.
     end: Time,
 }
 
@@ -44,14 +44,14 @@ struct Grid {
     planned: u64,
     /// The last message or timer that has its time.
     sent: u64,
-    /// How much of what was told has been checked.
+    /// The number of reports that have been checked.
     checked: usize,
     entries: u32,
 }
 
 impl Grid {
-    /// Runs until nothing is left to happen, checking each step: no more than k inside, nobody
-    /// alive held for crashed.
+    /// Runs until no event is left. Checks at each step that at most k processes are inside and no
+    /// live process is declared dead.
     fn run(run: &Run, seed: u64) -> Self {
         let nodes = run.clusters * run.size;
         let setup = setup(nodes, run.k, Defects::NONE);
@@ -67,7 +67,7 @@ impl Grid {
         };
         for node in (0..nodes).filter(|&node| !(run.idle)(node)) {
             let first = grid.rng.below(2 * run.pace);
-            grid.plan(first, Event::Ask(node));
+            grid.plan(first, Event::Acquire(node));
         }
         let mut doomed: Vec<u32> = (0..nodes).collect();
         for _ in 0..run.crashes {
@@ -102,7 +102,7 @@ impl Grid {
         self.agenda.insert((self.net.now + Span(after), self.planned), event);
     }
 
-    /// What is due first happens; false if nothing is left.
+    /// Performs the next event that is due; false if nothing is left.
     fn step(&mut self, run: &Run) -> bool {
         let never = (Time::NEVER, 0);
         let flight = self.net.flights.keys().next().map_or(never, |due| *due);
@@ -131,12 +131,12 @@ impl Grid {
     fn happen(&mut self, event: Event, run: &Run) {
         let pause = run.pace + self.rng.below(run.pace);
         match event {
-            Event::Ask(node) | Event::Release(node) if !self.net.live().contains(&node) => {}
-            Event::Ask(_) if self.net.now > run.end => {}
-            Event::Ask(node) => self.net.acquire(node),
+            Event::Acquire(node) | Event::Release(node) if !self.net.live().contains(&node) => {}
+            Event::Acquire(_) if self.net.now > run.end => {}
+            Event::Acquire(node) => self.net.acquire(node),
             Event::Release(node) => {
                 self.net.release(node);
-                self.plan(pause, Event::Ask(node));
+                self.plan(pause, Event::Acquire(node));
             }
             Event::Crash(node) => {
                 self.net.crash(node);
@@ -193,9 +193,9 @@ fn nobody(_: u32) -> bool {
     false
 }
 
-/// Lemmas 1, 2 and 3 under the responsiveness property: nobody alive is held for crashed, no more
-/// than k are inside, and everybody is served, on four hundred random schedules with up to f
-/// crashes, slow and fast clients.
+/// Lemmas 1, 2 and 3 under the responsiveness property: no live process is declared dead, at most k
+/// processes are inside, and every request is granted, on four hundred random schedules with up to
+/// f crashes and with slow and fast clients.
 #[test]
 fn no_live_process_is_suspected_where_responsiveness_holds() {
     let mut entries = 0;
@@ -220,7 +220,7 @@ fn no_live_process_is_suspected_where_responsiveness_holds() {
     assert!(entries > 10_000, "{entries} entries");
 }
 
-/// Theorem 1: while everybody goes on asking, every crash is found by everybody.
+/// Theorem 1: while every process keeps requesting, every process finds every crash.
 #[test]
 fn every_crash_is_detected_by_all_that_keep_requesting() {
     for seed in 0..50 {
@@ -240,10 +240,10 @@ fn every_crash_is_detected_by_all_that_keep_requesting() {
     }
 }
 
-/// T8, theorem 1: if some never ask, no crash is found; with a refresh, all are, even if hardly
-/// anybody asks.
+/// T8, theorem 1: if some processes never request, no crash is found; with a refresh all crashes
+/// are found, even if hardly any process requests.
 #[test]
-fn the_idle_stop_detection_unless_they_refresh() {
+fn idle_processes_stop_detection_unless_they_refresh() {
     for seed in 0..30 {
         let mut run = Run {
             clusters: 2,

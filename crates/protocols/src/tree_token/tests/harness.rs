@@ -1,12 +1,13 @@
 //! A system that meets with everything at random, from one seed, and its checker.
 //!
-//! Messages arrive in any order. Processes crash and come back, neighbours too; what was sent to
-//! them meanwhile is lost or kept, and what they had not really sent yet is lost. Some are lost for
-//! good, which all others are told in one order, each at its own time. Clients come and go. After
-//! every step: at most k slots in use, no slot twice, every token at most once, fences grow. Then
-//! all that is not lost comes back, all are told, all is delivered: within a bounded number of
-//! messages it is quiet, the books of neighbours agree, and every client that waits is served, with
-//! k-1 that stay inside for ever.
+//! Messages arrive in any order. Processes crash and recover, neighbours too. Messages sent to a
+//! process that is down are lost or kept, and messages that it had not really sent yet are lost.
+//! Some processes are lost permanently; all others learn of these in one order, each at its own
+//! time. Clients come and go. After every step: at most k slots in use, no slot twice, every token
+//! at most once, increasing fences. At the end every process that is not permanently lost recovers,
+//! and all messages and log entries are delivered. Within a bounded number of messages the system
+//! is quiescent, neighbours agree about their links, and every waiting client is served even if k-1
+//! clients stay inside forever.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -37,9 +38,9 @@ pub(super) struct Harness {
     state: u64,
     faults: Faults,
     down: Vec<bool>,
-    /// Who is lost, in the order in which everybody is told.
+    /// The processes lost permanently, in the order in which the others learn of it.
     log: Vec<u32>,
-    /// How much of the log each process has been told in this incarnation.
+    /// The number of log entries that each process has applied in this incarnation.
     told: Vec<usize>,
     clients: Vec<Client>,
     fences: BTreeMap<u32, u128>,
@@ -279,7 +280,7 @@ impl Harness {
             }
             self.check()?;
         }
-        // Some stay inside as long as anybody waits, but never all k.
+        // Some clients stay inside as long as any client waits, but never all k.
         let mut stay: Vec<u32> = Vec::new();
         loop {
             self.settle()?;

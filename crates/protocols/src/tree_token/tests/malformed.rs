@@ -15,7 +15,8 @@ fn statement(tokens: &[Said], lost: &[u32]) -> Statement {
     Statement { initialized: true, lost, tokens: tokens.into() }
 }
 
-/// Laws 4 and 5: junk of every kind is refused by a process that is in the middle of things.
+/// Laws 4 and 5: a process in the middle of a recovery and of requests refuses malformed messages
+/// of every kind.
 #[test]
 fn malformed_messages_are_refused() {
     use TreeTokenMessage::{Advise, Initialize, Request, Restart, Token};
@@ -112,7 +113,8 @@ fn malformed_messages_are_refused() {
     assert_eq!(net.inside().len(), 2, "and everything goes on");
 }
 
-/// Who is no neighbour, or lost, or holds us for lost, is not listened to.
+/// A message is ignored if its sender is not a neighbour, is lost, or has declared this process
+/// lost.
 #[test]
 fn unknown_nodes_are_refused() {
     let mut net = path(5, 1, Defects::NONE);

@@ -247,7 +247,7 @@ fn a_token_lost_on_its_way_is_sent_again() {
         }
         net.restart(crash);
         net.deliver_all();
-        assert_eq!(net.inside(), [1], "with the wish from storage, or as it was");
+        assert_eq!(net.inside(), [1], "with the stored request, or as it was");
     }
 }
 
@@ -287,8 +287,8 @@ fn a_withdrawn_request_blocks_no_other() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Whom a lost process leaves behind is served, with the token made anew if it was lost, under a
-/// greater fence; with the token of before if it was not. Every place of the token and every lost
+/// The neighbours of a lost process are served: with a regenerated token under a greater fence if
+/// the token was lost, otherwise with the old token. Every place of the token and every lost
 /// process, in every shape.
 #[test]
 fn a_lost_process_blocks_no_entry() {
@@ -325,8 +325,8 @@ fn a_lost_process_blocks_no_entry() {
     }
 }
 
-/// A neighbour of the lost that is down may have the token: nobody makes a second one before it is
-/// back.
+/// A neighbour of the lost process that is down may have the token: no process regenerates it
+/// before that neighbour is back.
 #[test]
 fn a_token_is_not_regenerated_while_it_may_exist() {
     let mut net = path(4, 1, Defects::NONE); // p0 - p1 - p2 - p3

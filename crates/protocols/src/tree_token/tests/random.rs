@@ -17,8 +17,8 @@ fn seeds() -> core::ops::Range<u64> {
     kgate_testkit::seeds(0, 1500)
 }
 
-/// Exclusion, fences, one token of each kind, and service of all who wait, under every kind of
-/// fault.
+/// Exclusion, fences, one token of each number, and service of all waiting clients, under every
+/// kind of fault.
 #[test]
 fn nothing_goes_wrong() {
     let (mut made_anew, mut delivered) = (0, 0);
@@ -38,7 +38,7 @@ fn nothing_goes_wrong() {
 
 /// The checker finds these by itself: each defect as printed, within so many seeds.
 #[test]
-fn the_checker_finds_what_is_printed() {
+fn the_checker_finds_the_printed_defects() {
     let found = |defects, faults, what: &[&str]| {
         for what in what {
             let finds = |seed: &u64| {

@@ -18,8 +18,8 @@ fn r1_a_token_in_use_stays() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// R2 (section V-A-4): who has entered no longer waits. n = 2, no fault. As printed, the token is
-/// stuck.
+/// R2 (section V-A-4): a process that has entered no longer waits. n = 2, no fault. As printed, the
+/// token is stuck.
 #[test]
 fn r2_the_own_entry_goes_when_it_is_served() {
     fn inside(defects: Defects) -> Vec<u32> {
@@ -34,8 +34,8 @@ fn r2_the_own_entry_goes_when_it_is_served() {
     assert_eq!(inside(Defects::NONE), [1]);
 }
 
-/// R3 (Algorithm 3 line 2): a token that nobody wants stays. n = 2, no fault. As printed, nobody is
-/// its holder.
+/// R3 (Algorithm 3 line 2): a token without a request for it stays. n = 2, no fault. As printed, no
+/// process is its holder.
 #[test]
 fn r3_an_empty_queue_is_not_popped() {
     fn inside(defects: Defects) -> Vec<u32> {
@@ -167,8 +167,8 @@ fn r7_two_neighbours_may_recover_together() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// R8 (section V-B-3): what is learned in recovery is acted on. n = 2, one crash, messages to the
-/// one that is down are lost.
+/// R8 (section V-B-3): a process acts on what it learns in recovery. n = 2, one crash, messages to
+/// the crashed process are lost.
 #[test]
 fn r8_recovery_goes_on() {
     fn inside(defects: Defects) -> Vec<u32> {
@@ -203,8 +203,9 @@ fn r9_the_request_is_remembered() {
     assert_eq!(inside(Defects::NONE), [1]);
 }
 
-/// R10 (section V-B, the stash): a request of before the crash counts once. n = 2, one crash,
-/// messages to the one that is down are kept. As printed, the token is sent for nobody.
+/// R10 (section V-B, the stash): a request from before the crash counts once. n = 2, one crash,
+/// messages to the crashed process are kept. As printed, the token is sent to a process that has
+/// not requested it.
 #[test]
 fn r10_a_rebuilt_request_counts_once() {
     fn messages(defects: Defects) -> usize {

@@ -43,7 +43,7 @@ pub enum StepError {
     /// The process crashed permanently.
     #[error("{0} crashed permanently")]
     CrashedForGood(NodeId),
-    /// The process did not crash permanently, so no log entry says so.
+    /// The process did not crash permanently, so no log entry announces it.
     #[error("{0} has not crashed permanently")]
     NotCrashedForGood(NodeId),
     /// The weight of a request is 0 or exceeds what one request can be granted.

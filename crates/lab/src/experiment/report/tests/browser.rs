@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// A real browser shows the page without asking the network for anything: a listener that is its
-/// proxy hears nothing.
+/// A real browser shows the page without any network request: a listener that acts as its proxy
+/// receives nothing.
 #[test]
 fn a_browser_opens_it_offline() {
     let browser = std::env::var_os("KGATE_BROWSER").expect("KGATE_BROWSER names a Chromium");
@@ -12,7 +12,7 @@ fn a_browser_opens_it_offline() {
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("report.html"), small()).unwrap();
     assert_eq!(heard(&browser, &dir, "report.html"), (true, 0));
-    // Planted: a page that loads a style from somewhere is heard.
+    // Planted: a page that loads a style is noticed.
     let leaky = small()
         .replace("<style>", "<link rel=\"stylesheet\" href=\"http://example.org/s.css\"><style>");
     std::fs::write(dir.join("leaky.html"), leaky).unwrap();
@@ -21,7 +21,7 @@ fn a_browser_opens_it_offline() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Whether the browser shows the page with its heading, and how many requests for a page it made.
+/// Whether the browser shows the page with its heading, and the number of its page requests.
 fn heard(browser: &std::ffi::OsStr, dir: &std::path::Path, page: &str) -> (bool, usize) {
     use std::io::Read;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -47,7 +47,7 @@ fn heard(browser: &std::ffi::OsStr, dir: &std::path::Path, page: &str) -> (bool,
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    // Each request is hung up on; the browser's own calls home do not count.
+    // Each request is closed; the browser's own background requests do not count.
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = asked.clone();
     std::thread::spawn(move || {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::{Entry, Harness, Input, Verdict};
 use kgate_core::{Fence, GrantId, Incarnation, NodeId, ViewId};
 
-/// Whether the log holds slots, and what is planted.
+/// Whether the log holds slots, and the planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Holds {
     /// The log holds no slots.
@@ -40,7 +40,7 @@ pub(super) struct Permit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Proposed,
-    Void,
+    Rejected,
     Held,
     Free,
 }
@@ -89,7 +89,7 @@ impl Harness {
             self.k[number].at = Stage::Held;
             self.log.push(Entry::Held(number));
         } else {
-            self.k[number].at = Stage::Void;
+            self.k[number].at = Stage::Rejected;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ std::thread_local! {
     static SEEN: RefCell<Vec<Sight>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Everybody counts at every tick, so that a state is never the same as at the tick before.
+/// Every process counts its ticks, so that a state is never the same as at the tick before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Count;
 
@@ -49,7 +49,7 @@ impl Rules for Count {
 
 /// What [`watch`] saw.
 #[derive(Default)]
-struct Seen {
+struct Watched {
     /// How often each process ticked at a clock that is right.
     ticks: Vec<u64>,
     /// How many of these did not see their neighbours' present states.
@@ -60,7 +60,7 @@ struct Seen {
 
 /// Runs for a while and looks at every tick; those at clocks of `right_from` and more should be
 /// right.
-fn watch(net: &mut Net<Refined<Count>>, span: Span, right_from: u64) -> Seen {
+fn watch(net: &mut Net<Refined<Count>>, span: Span, right_from: u64) -> Watched {
     watch_losses(net, span, right_from, &mut || false)
 }
 
@@ -70,10 +70,10 @@ fn watch_losses(
     span: Span,
     right_from: u64,
     lost: &mut dyn FnMut() -> bool,
-) -> Seen {
+) -> Watched {
     SEEN.take();
     let end = net.now + span;
-    let mut seen = Seen { ticks: vec![0; net.nodes.len()], ..Seen::default() };
+    let mut seen = Watched { ticks: vec![0; net.nodes.len()], ..Watched::default() };
     while let Some(at) = net.step(end) {
         if lost() {
             net.flights.pop_last();
@@ -110,8 +110,8 @@ fn check_neighbours(net: &Net<Refined<Count>>, right_from: u64) {
     }
 }
 
-/// Freshness and exclusion after a clean start: from the first tick on everybody sees the present
-/// states of its neighbours, whatever is reordered or lost; and everybody ticks.
+/// Freshness and exclusion after a clean start: from the first tick on every process sees the
+/// present states of its neighbours, with any reordering or loss; and every process ticks.
 #[test]
 fn clean_starts_are_right_at_once() {
     for seed in 0..200 {
@@ -119,16 +119,16 @@ fn clean_starts_are_right_at_once() {
         let mut net = net::<Count>(random_graph(&mut rng), &mut rng);
         let one_in = 3 + rng.below(6);
         let lost = |rng: &mut Rng| seed % 2 == 0 && rng.below(one_in) == 0;
-        let Seen { ticks, stale, .. } =
+        let Watched { ticks, stale, .. } =
             watch_losses(&mut net, Span(EXCHANGE * 60), 0, &mut || lost(&mut rng));
         assert_eq!(stale, 0, "seed {seed}");
         assert!(ticks.iter().all(|&ticks| ticks >= 3), "seed {seed}: {ticks:?}");
     }
 }
 
-/// Freshness and convergence from any state with any junk under way: each tick above B is right,
-/// from the very first; all clocks are above B in the time that the layer's head says, and then
-/// everybody ticks.
+/// Freshness and convergence from any state, with any malformed messages in transit: from the first
+/// one on, each tick above B is right; all clocks exceed B within the time that the layer's module
+/// head states, and then every process ticks.
 #[test]
 fn any_state_becomes_right() {
     let mut harmed = 0;
@@ -139,12 +139,12 @@ fn any_state_becomes_right() {
         let mut net = net::<Count>(graph, &mut rng);
         net.run_until(Time(rng.below(20 * EXCHANGE)));
         let b = strike(&mut net, seed % 4, &mut rng);
-        let Seen { stale, stale_before, .. } = watch(&mut net, bound, b + 1);
+        let Watched { stale, stale_before, .. } = watch(&mut net, bound, b + 1);
         assert_eq!(stale, 0, "seed {seed}, while it converged");
         harmed += u64::from(stale_before > 0);
         let lowest = net.nodes.iter().map(|node| node.clock).min().unwrap();
         assert!(lowest > b, "seed {seed}: {lowest} is not above {b} after {bound}");
-        let Seen { ticks, stale, .. } = watch(&mut net, turn, b + 1);
+        let Watched { ticks, stale, .. } = watch(&mut net, turn, b + 1);
         assert_eq!(stale, 0, "seed {seed}, afterwards");
         assert!(ticks.iter().all(|&ticks| ticks >= 1), "seed {seed}: {ticks:?}");
     }
@@ -166,13 +166,13 @@ fn one_scrambled_process() {
             net.nodes[struck].scramble(&mut |bound| rng.below(bound));
         }
         let b = highest(&net);
-        let Seen { stale, .. } = watch(&mut net, bound, b + 1);
+        let Watched { stale, .. } = watch(&mut net, bound, b + 1);
         assert_eq!(stale, 0, "seed {seed}");
         assert!(net.nodes.iter().all(|node| node.clock > b), "seed {seed}: above {b}?");
     }
 }
 
-/// With nothing under way and nobody who may tick, the timer alone gets everybody going again.
+/// With no message in flight and no process that may tick, the timer alone restarts the system.
 #[test]
 fn an_empty_network_wakes_up() {
     let mut net = net::<Count>(ring(5), &mut Rng::new(1));
@@ -182,7 +182,7 @@ fn an_empty_network_wakes_up() {
         node.clocks.fill(3);
         assert!(!node.comes_first());
     }
-    let Seen { ticks, stale, .. } = watch(&mut net, Span(EXCHANGE * 5), 10);
+    let Watched { ticks, stale, .. } = watch(&mut net, Span(EXCHANGE * 5), 10);
     assert!(stale == 0 && ticks.iter().all(|&ticks| ticks > 0), "{ticks:?}");
 }
 
@@ -205,12 +205,12 @@ fn the_checker_sees_neighbours_that_tick_together() {
 fn a_ring_in_order_is_not_slow() {
     let mut net = net::<Count>(ring(60), &mut Rng::new(7));
     net.delay = Box::new(|| DELAY);
-    let Seen { ticks, stale, .. } = watch(&mut net, Span(DELAY.0 * 300), 0);
+    let Watched { ticks, stale, .. } = watch(&mut net, Span(DELAY.0 * 300), 0);
     assert_eq!(stale, 0);
     assert!(ticks.iter().all(|&ticks| ticks >= 75), "once in 4 delays: {ticks:?}");
 }
 
-/// Who is alone ticks by its timer and when its client calls, and does not run wild.
+/// A process without neighbours ticks by its timer and when its client calls, and never in a loop.
 #[test]
 fn a_process_alone() {
     let mut net = net::<Count>(graph(1, &[]), &mut Rng::new(1));
@@ -219,8 +219,8 @@ fn a_process_alone() {
     assert!(net.flights.is_empty() && net.sent.is_empty());
 }
 
-/// Law 4 and 5: whatever no neighbour says is refused, and changes nothing; the greatest clocks
-/// that are not junk do no harm.
+/// Laws 4 and 5: a message that no neighbour can have sent is refused and changes nothing; the
+/// greatest well-formed clocks do no harm.
 #[test]
 fn malformed_messages_are_refused() {
     let mut net = net::<Count>(ring(5), &mut Rng::new(1));
@@ -245,8 +245,8 @@ fn malformed_messages_are_refused() {
     );
 }
 
-/// What is told is believed unless something newer has been heard; a state that memory cannot have
-/// is folded at once.
+/// A state is believed unless a newer one has been received; a state that memory cannot have is
+/// folded at once.
 #[test]
 fn newest_heard_and_own_state() {
     let mut net = net::<Count>(ring(4), &mut Rng::new(1));
@@ -263,8 +263,8 @@ fn newest_heard_and_own_state() {
     assert!(net.nodes[3].state < STATES);
 }
 
-/// A clock one ahead is waited for, one that is further ahead is taken over, without a step, and
-/// told.
+/// A process waits for a clock that is one ahead. It adopts one that is further ahead without a
+/// step, and sends it on.
 #[test]
 fn catching_up() {
     let mut net = net::<Count>(ring(4), &mut Rng::new(1));

@@ -93,7 +93,8 @@ impl Rules for Dijkstra {
 /// How long a client stays inside at most.
 const HOLD: u64 = 2 * DELAY.0;
 
-/// Clients that ask again and again: who is inside leaves after a while and asks again at once.
+/// Clients that request again and again: a client inside releases after a while and requests again
+/// at once.
 struct Clients {
     leaves: Vec<Option<Time>>,
     served: Vec<u64>,
@@ -104,7 +105,8 @@ impl Clients {
         Self { leaves: vec![None; net.nodes.len()], served: vec![0; net.nodes.len()] }
     }
 
-    /// One thing happens, and everybody who may leaves, or asks. Those inside are returned.
+    /// Performs one event; then every process that may do so releases or requests. Returns the
+    /// processes inside.
     fn step(&mut self, net: &mut Net<Refined<Dijkstra>>, rng: &mut Rng) -> Vec<u32> {
         net.step(Time::NEVER).expect("timers never end");
         for at in 0..net.nodes.len() {
@@ -130,10 +132,11 @@ fn tokens(net: &Net<Refined<Dijkstra>>) -> u32 {
     Dijkstra::survey(&setups, &states).tokens
 }
 
-/// A stabilizing mutex stays one over the layer, from any state with up to 3 junk messages in every
-/// channel: all clocks are above B in time, N^2 rounds later there is one token (place 0 needs at
-/// most N moves to a number that nobody else has, with N rounds each); from then on, when those
-/// have left who came in wrongly, at most one is inside and everybody is served.
+/// A stabilizing mutex over the layer stabilizes, from any state with up to 3 malformed messages in
+/// every channel: all clocks exceed B in time; N^2 rounds later there is one token (place 0 needs
+/// at most N moves, of N rounds each, to reach a number that no other place has). Once the
+/// processes that entered without a right to have left, at most one is inside and every request is
+/// granted.
 #[test]
 fn a_stabilizing_mutex_stays_one() {
     for seed in 0..500 {
@@ -187,8 +190,8 @@ fn a_stabilizing_mutex_stays_one() {
     }
 }
 
-/// The client's side: asked at once, granted at a privileged tick, busy, withdrawn, released; and
-/// what is not there is refused.
+/// The client's side: requested at once, granted at a privileged tick, busy, withdrawn, released;
+/// and a release or withdrawal of a request that does not exist is refused.
 #[test]
 fn requests() {
     let mut net = net::<Dijkstra>(graph(1, &[]), &mut Rng::new(1));

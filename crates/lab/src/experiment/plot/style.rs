@@ -1,19 +1,19 @@
-//! How a curve looks: colour, marker and dashes, all three different for each.
+//! The style of a curve: colour, marker and dashes, all three different for each.
 
 use plotters::style::RGBColor;
 
-/// How a curve looks.
+/// The style of a curve.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct Style {
     pub(super) colour: RGBColor,
     pub(super) marker: Marker,
-    /// A marker with a white heart.
+    /// Whether the marker is filled with white.
     pub(super) open: bool,
-    /// From the middle of the marker to its edge.
+    /// The distance from the centre of the marker to its edge.
     pub(super) size: i32,
-    /// How wide the line is.
+    /// The width of the line.
     pub(super) width: u32,
-    /// Lengths of line and gap, in turn; nothing for a line without gaps.
+    /// Lengths of dashes and gaps, in turn; empty for a solid line.
     pub(super) dashes: &'static [f64],
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Marker {
 }
 
 /// Published curves are grey and dotted.
-pub(super) const PUBLISHED: Look = Look {
+pub(super) const PUBLISHED: Style = Style {
     colour: RGBColor(110, 110, 110),
     marker: Marker::Diamond,
     open: true,
@@ -35,7 +35,8 @@ pub(super) const PUBLISHED: Look = Look {
     dashes: &[4.0, 10.0],
 };
 
-/// Okabe and Ito, *Color Universal Design* (2008), without the yellow, which is lost on white.
+/// Okabe and Ito, *Color Universal Design* (2008), without yellow, which is hardly visible on
+/// white.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -58,9 +59,9 @@ const MARKERS: [(Marker, bool); 8] = [
     (Marker::Diamond, true),
 ];
 
-impl Look {
-    /// The look of the curve with this number. Later ones are smaller, so that what lies below them
-    /// is still seen.
+impl Style {
+    /// The style of the curve with this number. Later curves are thinner, so that those below them
+    /// remain visible.
     pub(super) fn of(number: usize) -> Self {
         let (marker, open) = MARKERS[number % MARKERS.len()];
         let late = i32::try_from(number % 4).expect("less than four");
@@ -74,7 +75,7 @@ impl Look {
         }
     }
 
-    /// The marker's corners around its middle; a circle has none.
+    /// The marker's corners relative to its centre; a circle has none.
     pub(super) fn corners(&self) -> Vec<(i32, i32)> {
         let s = self.size;
         match self.marker {
