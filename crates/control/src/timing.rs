@@ -178,19 +178,19 @@ pub enum BadTiming {
         or_less_grace(*grace_max)
     )]
     Chain {
-        /// G.
+        /// G, the grace period.
         grace: Span,
-        /// K.
+        /// K, the time to kill.
         kill: Span,
         /// I_n.
         node_ping: Span,
         /// I_s.
         session_ping: Span,
-        /// R.
+        /// R, the round trip.
         round_trip: Span,
         /// The sum of them.
         sum: Span,
-        /// L.
+        /// L, the lease.
         lease: Span,
         /// The longest grace that would fit; zero if none does.
         grace_max: Span,
@@ -202,9 +202,9 @@ pub enum BadTiming {
         Shown(*suspect_after), Shown(*wait)
     )]
     SuspectsLate {
-        /// Q.
+        /// Q, the silence before a suspicion.
         suspect_after: Span,
-        /// W.
+        /// W, the wait before an eviction.
         wait: Span,
     },
     /// Q >= 2 I_n + R does not hold.
@@ -214,7 +214,7 @@ pub enum BadTiming {
         Shown(*suspect_after), Shown(*least)
     )]
     SuspectsSoon {
-        /// Q.
+        /// Q, the silence before a suspicion.
         suspect_after: Span,
         /// 2 I_n + R.
         least: Span,

@@ -1,13 +1,14 @@
-//! How long a message and its answer take on this machine: over raw TCP, over a link, and over a
-//! link with TLS.
+//! Measures the round trip of a message on this machine: over raw TCP, over a link, and over a link
+//! with TLS.
 //!
 //! ```sh
-//! cargo run --release -p kgate-net --example ping_pong -- [ROUNDS [node-0.pem node-0.key node-1.pem node-1.key ca.pem]]
+//! cargo run --release -p kgate-net --example ping_pong -- [ROUNDS [FILES]]
 //! ```
 //!
-//! The files are those of `kgate certs new --cluster bench --nodes 2`. Each side runs in a thread
-//! of its own with its own current-thread runtime, as two nodes would; 64 bytes there and back. The
-//! kinds take turns, so that other load on the machine meets them all alike.
+//! FILES are those of `kgate certs new --cluster bench --nodes 2`: `node-0.pem node-0.key
+//! node-1.pem node-1.key ca.pem`. Each side runs in a thread of its own with its own current-thread
+//! runtime, as two nodes would, and 64 bytes go there and back. The kinds take turns, so that other
+//! load on the machine affects all of them equally.
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::net::SocketAddr;

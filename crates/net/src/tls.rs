@@ -2,10 +2,10 @@
 //!
 //! With TLS both sides present a certificate of the same authority, and the certificate of a node
 //! is valid for the name `node-<id>.<cluster>`. The dialling node expects the name of the node that
-//! it dials; the accepting node compares the name with the handshake. Whoever has the key of one
-//! node can therefore act as that node only. A name counts only as it is written: `*.<cluster>` is
-//! no node. The certificate of a client is valid for `client-<name>.<cluster>`, which no link
-//! accepts. Plain TCP has no identities. It is for one machine, unless it is allowed explicitly.
+//! it dials; the accepting node compares the name with the handshake. So the key of one node allows
+//! to act as that node only. Wildcards do not match: `*.<cluster>` is no node. The certificate of a
+//! client is valid for `client-<name>.<cluster>`, which no link accepts. Plain TCP has no
+//! identities. It is for one machine, unless it is allowed explicitly.
 //!
 //! `serving.rs` has the part of the same files that the API of a node needs.
 //!
@@ -160,5 +160,5 @@ fn verify_name(der: &CertificateDer<'_>, name: &str) -> Result<(), rustls::Error
     if names.iter().any(|dns_name| dns_name.eq_ignore_ascii_case(name)) {
         return Ok(());
     }
-    Err(general(format!("its names are {names:?}, and a wildcard stands for no node")))
+    Err(general(format!("its names are {names:?}, and a wildcard is not accepted")))
 }

@@ -37,7 +37,7 @@ pub enum LeaseMessage {
         incarnation: Incarnation,
         /// The number of the ping.
         seq: u64,
-        /// Why.
+        /// Why the voter refuses.
         reason: Refusal,
     },
     /// From a voter that has applied a suspicion, to all voters, repeatedly: it does not answer the

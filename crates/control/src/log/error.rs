@@ -121,7 +121,7 @@ pub enum LogError {
     Store {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: StoreError,
     },
     /// The times of the log do not fit together.

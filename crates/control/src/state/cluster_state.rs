@@ -6,6 +6,7 @@ use std::fmt;
 use kgate_core::{Fence, Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
+use super::Change;
 use crate::membership::{LeaseTerms, Membership, StoreId};
 use crate::voters::Voters;
 
@@ -186,8 +187,41 @@ impl ClusterState {
     }
 
     /// The changes that lead from an older state to this one ([`super::State::changes_since`]).
-    pub fn changes_since(&self, older: &ClusterState) -> Vec<super::Change> {
+    pub fn changes_since(&self, older: &ClusterState) -> Vec<Change> {
         super::State::read_only(self.clone()).changes_since(older)
+    }
+
+    /// Follows a change, as a node does that learns of changes alone. The entry that brought it is
+    /// applied ([`Self::applied`]) once all of its changes are followed.
+    pub fn follow(&mut self, change: &Change) {
+        match change {
+            Change::Bootstrapped(cluster) => self.cluster = Some(cluster.clone()),
+            Change::Membership { change, .. } => self.membership.apply(*change),
+            Change::DirectoryUpdated(node, entry) => {
+                self.directory.insert(*node, entry.clone());
+            }
+            Change::DirectoryRemoved(node) => {
+                self.directory.remove(node);
+            }
+            Change::GateCreated(gate) | Change::GateChanged(gate) => {
+                self.gates.insert(gate.id, gate.clone());
+            }
+            Change::GateDeleted(id, _) => {
+                self.gates.remove(id);
+            }
+            Change::PermitHeld(id, permit) => {
+                self.permits.insert(*id, permit.clone());
+            }
+            Change::PermitRenewed(id, renewals) => {
+                if let Some(permit) = self.permits.get_mut(id) {
+                    permit.renewals = *renewals;
+                }
+            }
+            Change::PermitFreed(id, ..) => {
+                self.permits.remove(id);
+            }
+            Change::Voters(voters) => self.voters = voters.clone(),
+        }
     }
 
     /// The view of a gate: the last entry that added or removed a member, or changed that gate

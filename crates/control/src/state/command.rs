@@ -6,7 +6,7 @@ use kgate_core::{Fence, Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
 use super::cluster_state::{
-    ClusterId, DirectoryEntry, DurablePermit, Gate, GateId, PermitId, Policy, SecretHash,
+    Cluster, ClusterId, DirectoryEntry, DurablePermit, Gate, GateId, PermitId, Policy, SecretHash,
 };
 use crate::lease::Proposal;
 use crate::membership::{LeaseTerms, MembershipChange, StoreId};
@@ -109,7 +109,7 @@ pub enum Command {
         at: u64,
         /// The entry of the voters of which a quorum promised.
         voters_at: u64,
-        /// How long that quorum has surely not answered the node.
+        /// How long that quorum has certainly not answered the node.
         waited: Span,
     },
     /// Creates a gate. The first one to do so wins; another k is a conflict.
@@ -283,8 +283,8 @@ pub enum Applied {
 /// What is different after an entry was applied. The node follows these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// The cluster has this id.
-    Bootstrapped(ClusterId),
+    /// The cluster was bootstrapped.
+    Bootstrapped(Cluster),
     /// The members changed.
     Membership {
         /// The entry: the view of the data plane from now on, if members came or went.

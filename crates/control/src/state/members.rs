@@ -48,8 +48,9 @@ impl State {
         let unadmitted = |(node, entry)| (node, DirectoryEntry { last: None, ..entry });
         self.cluster_state.directory = nodes.into_iter().map(unadmitted).collect();
         self.next_node = initial_members.last().map_or(0, |node| node.0 + 1);
-        self.cluster_state.cluster = Some(Cluster { id, name, terms, initial_members });
-        let mut changes = vec![Change::Bootstrapped(id)];
+        let cluster = Cluster { id, name, terms, initial_members };
+        self.cluster_state.cluster = Some(cluster.clone());
+        let mut changes = vec![Change::Bootstrapped(cluster)];
         let updated = |(node, entry): (&NodeId, &DirectoryEntry)| {
             Change::DirectoryUpdated(*node, entry.clone())
         };
@@ -275,7 +276,7 @@ impl State {
     pub(super) fn members_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
         let now = &self.cluster_state;
         if let (Some(cluster), None) = (&now.cluster, &older.cluster) {
-            changes.push(Change::Bootstrapped(cluster.id));
+            changes.push(Change::Bootstrapped(cluster.clone()));
         }
         for (node, member) in older.membership.iter() {
             if now.membership.incarnation(node, member.incarnation).is_none() {

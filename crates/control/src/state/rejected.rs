@@ -160,7 +160,10 @@ pub enum Rejected {
     Voters(InvalidVoters),
 
     /// The gate exists with another k.
-    #[error("gate {gate} has k = {k}, set by {author}; {wanted_by} asks for k = {wanted}")]
+    #[error(
+        "gate {gate} has k = {k}, set by {author}; {wanted_by} asks for k = {wanted}: leave out \
+         -k, or change it: `kgate set {gate} -k {wanted}`"
+    )]
     Conflict {
         /// Which gate.
         gate: String,
@@ -234,8 +237,8 @@ pub enum Rejected {
     /// The permit never expires.
     #[error("{0} has no time to live: it never expires")]
     NoTtl(PermitId),
-    /// The decision to grant was overtaken by others: whoever made it must drop it, and may decide
-    /// anew.
+    /// Other decisions were applied before this decision to grant. The node that made it must drop
+    /// it, and may decide again.
     #[error(transparent)]
     Outdated(Outdated),
 }

@@ -231,7 +231,11 @@ fn the_first_k_wins() {
     };
     assert_eq!(log.apply(create("build", 2, "bob")), Ok(Applied::Gate { gate, version }));
     let conflict = log.apply(create("build", 3, "bob")).unwrap_err();
-    assert_eq!(conflict.to_string(), "gate build has k = 2, set by ann; bob asks for k = 3");
+    assert_eq!(
+        conflict.to_string(),
+        "gate build has k = 2, set by ann; bob asks for k = 3: leave out -k, or change it: `kgate \
+         set build -k 3`"
+    );
     for name in ["", "a b", &"x".repeat(129)] {
         let refused = log.apply(create(name, 1, "ann"));
         assert!(matches!(refused, Err(Rejected::Invalid(Invalid::GateName(_)))), "{name:?}");
@@ -480,43 +484,35 @@ proptest! {
                     prop_assert!(last.is_none_or(|last| last < *new));
                     prop_assert!(known.membership.get(*node).is_none(), "two incarnations at once");
                 }
-                follow(&mut known, change);
+                known.follow(change);
             }
             let cluster_state = log.state.cluster_state();
-            prop_assert_eq!(&known.membership, &cluster_state.membership);
-            prop_assert_eq!(&known.gates, &cluster_state.gates);
-            prop_assert_eq!(&known.permits, &cluster_state.permits);
+            followed(&known, cluster_state)?;
             check_invariants(cluster_state, log.index, &mut stores);
         }
         for change in log.state.changes_since(&away) {
-            follow(&mut away, &change);
+            away.follow(&change);
         }
-        prop_assert_eq!(&away.membership, &known.membership);
-        prop_assert_eq!(&away.gates, &known.gates);
-        prop_assert_eq!(&away.permits, &known.permits);
+        followed(&away, &known)?;
         let bytes = postcard::to_stdvec(&log.state).unwrap();
         prop_assert_eq!(postcard::from_bytes::<State>(&bytes).unwrap(), log.state);
     }
 }
 
-/// A node that only follows the changes.
-fn follow(known: &mut ClusterState, change: &Change) {
-    match change {
-        Change::Bootstrapped(_)
-        | Change::DirectoryUpdated(..)
-        | Change::DirectoryRemoved(_)
-        | Change::Voters(_) => {}
-        Change::Membership { change, .. } => known.membership.apply(*change),
-        Change::GateCreated(gate) | Change::GateChanged(gate) => {
-            drop(known.gates.insert(gate.id, gate.clone()))
-        }
-        Change::GateDeleted(gate, _) => drop(known.gates.remove(gate)),
-        Change::PermitHeld(id, permit) => drop(known.permits.insert(*id, permit.clone())),
-        Change::PermitRenewed(id, renewals) => {
-            known.permits.get_mut(id).expect("it is held").renewals = *renewals
-        }
-        Change::PermitFreed(id, ..) => drop(known.permits.remove(id)),
-    }
+/// A state that only followed the changes says the same as the other. How each incarnation was
+/// admitted is no change of its own.
+fn followed(state: &ClusterState, other: &ClusterState) -> Result<(), TestCaseError> {
+    let directory = |state: &ClusterState| {
+        let public = |entry: &DirectoryEntry| DirectoryEntry { last: None, ..entry.clone() };
+        state.directory.iter().map(|(node, entry)| (*node, public(entry))).collect::<Vec<_>>()
+    };
+    prop_assert_eq!(&state.cluster, &other.cluster);
+    prop_assert_eq!(&state.voters, &other.voters);
+    prop_assert_eq!(directory(state), directory(other));
+    prop_assert_eq!(&state.membership, &other.membership);
+    prop_assert_eq!(&state.gates, &other.gates);
+    prop_assert_eq!(&state.permits, &other.permits);
+    Ok(())
 }
 
 /// E5, E6: an incarnation that an operator has evicted cannot clear itself, and its eviction waits
@@ -608,5 +604,6 @@ fn a_change_of_k_is_compare_and_set() {
     assert!(matches!(first, Ok(Applied::Gate { .. })), "{first:?}");
     assert_eq!(log.apply(set(5, "bob")), first, "again");
     let text = log.apply(set(4, "eve")).unwrap_err().to_string();
-    assert_eq!(text, "gate gpu has k = 5, set by bob; eve asks for k = 4");
+    assert!(text.starts_with("gate gpu has k = 5, set by bob; eve asks for k = 4: "), "{text}");
+    assert!(text.ends_with("`kgate set gpu -k 4`"), "{text}");
 }

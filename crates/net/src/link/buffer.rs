@@ -85,7 +85,7 @@ impl Buffer {
     pub(super) fn write_ack(&mut self, out: &mut Vec<u8>) {
         match self {
             Self::Reliable(channel) => channel.write_ack(out),
-            // The peer does not need the number, only the sign of life.
+            // The number has no meaning here: the acknowledgement is a keep-alive.
             Self::Lossy(lossy, _) => wire::write_ack(lossy.received(), out),
         }
     }

@@ -79,7 +79,7 @@ pub struct LinkLimits {
     pub ack_frames: u64,
     /// Time after which an acknowledgement is sent by itself.
     pub ack_delay: Duration,
-    /// Time without a write after which an acknowledgement is sent as a sign of life.
+    /// Time without a write after which an acknowledgement is sent as a keep-alive.
     pub keep_alive: Duration,
     /// A connection on which nothing arrives for this time is closed, at the latest after twice
     /// this time.
@@ -112,7 +112,7 @@ impl Default for LinkLimits {
 pub enum StartError {
     /// The name of the cluster cannot be part of a DNS name.
     #[error(
-        "{0:?} is no valid name of a cluster: use 1 to 63 lower-case letters, digits and hyphens, \
+        "invalid cluster name {0:?}: use 1 to 63 lower-case letters, digits and hyphens, \
          with no hyphen at either end"
     )]
     Cluster(String),

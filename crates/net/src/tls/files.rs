@@ -19,7 +19,7 @@ pub enum TlsFileError {
     File {
         /// Path of the file.
         path: PathBuf,
-        /// Cause.
+        /// The cause.
         error: String,
     },
     /// The certificate belongs to another node.
@@ -32,7 +32,7 @@ pub enum TlsFileError {
         path: PathBuf,
         /// Name that the certificate should have.
         name: String,
-        /// Cause.
+        /// The cause.
         error: String,
     },
     /// The key does not belong to the certificate.
@@ -42,7 +42,7 @@ pub enum TlsFileError {
         chain: PathBuf,
         /// Path of the key.
         key: PathBuf,
-        /// Cause.
+        /// The cause.
         error: String,
     },
 }
