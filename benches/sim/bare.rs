@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::Rates;
 use crate::raymond::config;
 
-/// A message of the usual size that nobody cares about.
+/// A message of the usual size that no handler reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Noise(u64);
 
@@ -25,7 +25,7 @@ impl Message for Noise {
     }
 }
 
-/// On `Acquire` sends to everybody; on delivery does nothing. It asks `TIMES` times.
+/// Sends to all others on `Acquire`, and ignores every delivery. It requests `TIMES` times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Mute<const RECORDS: bool> {
     me: NodeId,
@@ -68,8 +68,8 @@ impl<const RECORDS: bool> Protocol for Mute<RECORDS> {
 impl<const RECORDS: bool> TransientFaults for Mute<RECORDS> {}
 
 fn rates<const RECORDS: bool>(rounds: usize, latency: Latency) -> Rates {
-    // Everybody is always inside, which no checker minds here: k is n-1, and one process does not
-    // ask.
+    // Every process is always inside, and no checker objects: k is n-1, and one process does not
+    // request.
     let mut config = config(1024, 1023, latency);
     config.k = 1023;
     config.load.entries = Some(TIMES);

@@ -1,4 +1,4 @@
-//! How much memory does a process take, all told?
+//! The total memory per process.
 
 use kgate_core::Span;
 use kgate_protocols::broadcast::Tree;

@@ -1,5 +1,5 @@
-//! `raymond`, everybody asks: 2n(n-1) messages for each time, whatever the order in which they
-//! come.
+//! `raymond`, every process requests: 2n(n-1) messages per round of entries, in whatever order they
+//! arrive.
 
 use kgate_core::Span;
 use kgate_protocols::broadcast::Direct;
@@ -24,8 +24,8 @@ pub(crate) fn config(nodes: u32, requesters: u32, latency: Latency) -> Config {
     config
 }
 
-/// What is asked of both sides: everybody enters `entries` times, so that 2n(n-1) messages are
-/// delivered for each. With k = 1 a process never asks twice before all have answered, so that no
+/// The load of both sides: every process enters `entries` times, and 2n(n-1) messages are delivered
+/// for each. With k = 1 a process requests again only after all others have answered, so that no
 /// two answers are merged into one.
 struct Case {
     title: &'static str,

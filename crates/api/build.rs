@@ -4,8 +4,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto/kgate.proto");
     let files = protox::compile(["proto/kgate.proto"], ["proto"])?;
     // These carry secrets: `secrets.rs` implements `Debug` for them.
-    let secret =
-        [".kgate.v1.Hello", ".kgate.v1.Welcome", ".kgate.v1.Acquire", ".kgate.v1.PermitCommand"];
+    let secret = [
+        ".kgate.v1.Hello",
+        ".kgate.v1.Welcome",
+        ".kgate.v1.Acquire",
+        ".kgate.v1.PermitCommand",
+        ".kgate.v1.Granted",
+        ".kgate.v1.ReenterRequest",
+    ];
     tonic_prost_build::configure().skip_debug(secret).compile_fds(files)?;
     Ok(())
 }

@@ -66,11 +66,6 @@ const JOBS: &[Job] = &[
         run: cargo::partition_tries,
     },
     Job {
-        name: "pending",
-        about: "wide lines and private words in files that tidy does not check yet [PATH..]",
-        run: tidy::show_pending,
-    },
-    Job {
         name: "reference",
         about: "write the generated pages of docs/reference: CLI, configuration, metrics",
         run: cargo::reference,

@@ -4,7 +4,6 @@
 //! checked as a checkout is. Each rule is a function from a file to its offences. The patterns here
 //! are put together with `concat!`, because this file is checked too.
 
-mod pending;
 mod width;
 mod words;
 
@@ -17,17 +16,6 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let files = read(root)?;
     println!("reading {} text files", files.len());
     crate::report(&offences(&files))
-}
-
-/// `cargo xtask pending [PATH..]`: the offences of files that `check` does not read yet, all of
-/// them or those below some paths.
-pub(crate) fn show_pending(root: &Path, paths: &[&str]) -> Result<()> {
-    let wanted =
-        |file: &&File| paths.is_empty() || paths.iter().any(|path| file.path.starts_with(path));
-    let files = read(root)?;
-    let found: Vec<String> =
-        files.iter().filter(wanted).flat_map(|file| pending::rules(file, true)).collect();
-    crate::report(&found)
 }
 
 fn read(root: &Path) -> Result<Vec<File>> {
@@ -43,8 +31,17 @@ struct File {
 }
 
 fn offences(files: &[File]) -> Vec<String> {
-    let rules =
-        [too_long, unfinished, without_heading, trailing_space, machine_path, pending::not_pending];
+    let rules = [
+        too_long,
+        unfinished,
+        without_heading,
+        one_word_doc,
+        trailing_space,
+        machine_path,
+        width::rust,
+        width::markdown,
+        words::check,
+    ];
     let mut found: Vec<String> =
         files.iter().flat_map(|file| rules.iter().flat_map(|rule| rule(file))).collect();
     found.extend(no_lock_file(files));

@@ -5,28 +5,29 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::printable::{printable_gate, printable_status};
 use crate::v1::{ClientStatus, DurablePermitStatus, GateStatus, StatusReply};
 
-/// Explains the state of a gate.
+/// Explains the state of a gate. The text is printable.
 pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
+    let (reply, gate) = (&printable_status(reply), &printable_gate(gate));
     let mut text = String::new();
     let (taken, waiting) = (taken(gate), gate.waiting.len());
     let free = gate.k.saturating_sub(taken);
     let unknown = unknown(reply);
     let counts = if unknown.is_empty() {
-        format!("{taken} taken, {free} free, {waiting} waiting")
+        format!("{taken} slots in use, {free} free, {waiting} requests waiting")
     } else {
         format!(
-            "at least {taken} taken, at most {free} free, at least {waiting} waiting; not known \
-            at {}",
+            "at least {taken} slots in use, at most {free} free, at least {waiting} requests \
+             waiting; the state of {} is unknown",
             nodes(&unknown)
         )
     };
     let GateStatus { name, k, updated_by, protocol, .. } = gate;
     let _ = writeln!(
         text,
-        "Gate `{name}` lets {k} through at once (k set by {updated_by}, protocol {protocol}): \
-        {counts}."
+        "Gate `{name}` has k = {k} (set by {updated_by}, protocol {protocol}): {counts}."
     );
     if gate.k == 0 {
         let _ =
@@ -36,20 +37,24 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
         let _ = writeln!(text, "{}", holds(holder));
     }
     for held in &gate.durable_permits {
-        let _ = writeln!(text, "{}", holds_by_log(held));
+        let _ = writeln!(text, "{}", holds_durably(held));
     }
     match gate.waiting.first() {
         Some(first) => {
-            let _ =
-                writeln!(text, "First in the queue: {}, for {}.", who(first), ago(first.age_ns));
+            let _ = writeln!(
+                text,
+                "First in the queue: {}, waiting for {}.",
+                who(first),
+                ago(first.age_ns)
+            );
             let _ = writeln!(text, "{}", unblocks(reply, gate, first, free));
         }
-        // It may hold what seems free, and its answer may be needed.
-        None if !unknown.is_empty() => text.push_str("Nobody is known to wait.\n"),
+        // An unknown node may hold slots that seem free, and its answer may be needed.
+        None if !unknown.is_empty() => text.push_str("No request is known to wait.\n"),
         None if free > 0
-            && reply.node_statuses.iter().all(|standing| standing.no_lease_reason.is_empty()) =>
+            && reply.node_statuses.iter().all(|status| status.no_lease_reason.is_empty()) =>
         {
-            text.push_str("No request waits: the next one is granted at once.\n");
+            text.push_str("No request waits: a new request is granted at once.\n");
         }
         None => text.push_str("No request waits.\n"),
     }
@@ -79,56 +84,56 @@ fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus, free: 
     let without = reply
         .node_statuses
         .iter()
-        .any(|standing| standing.node == first.node && !standing.no_lease_reason.is_empty());
+        .any(|status| status.node == first.node && !status.no_lease_reason.is_empty());
     let silent: Vec<u32> =
         gate.waiting_for.iter().filter(|node| reply.unreachable.contains(node)).copied().collect();
     if without {
-        format!("Nobody gets in at node {} before that has a lease again.", first.node)
+        format!("Node {} has no lease: it grants no request before it has one.", first.node)
     } else if first.weight > free && gate.holders.is_empty() && !gate.durable_permits.is_empty() {
-        "It gets in when enough of what the log holds is given back, runs out, or is evicted: \
-        `kgate evict --permit ID` says what that means."
+        "It is granted when enough durable permits are released, expire, or are evicted: \
+         `kgate evict --permit ID` shows the consequences before it asks for confirmation."
             .into()
     } else if first.weight > free && !gate.holders.is_empty() {
-        let wants =
-            if first.weight == 1 { "a permit".into() } else { format!("{} permits", first.weight) };
         format!(
-            "It wants {wants} and {free} {} free: it gets in when {} come{} out.",
+            "It needs {} {} and {free} {} free: it is granted when {} releases.",
+            first.weight,
+            if first.weight == 1 { "slot" } else { "slots" },
             if free == 1 { "is" } else { "are" },
-            names(&gate.holders),
-            if gate.holders.len() == 1 { "s" } else { "" }
+            names(&gate.holders)
         )
     } else if !silent.is_empty() {
         let (silent, it) = (nodes(&silent), if silent.len() == 1 { "it" } else { "each of them" });
-        // Where there are leases, nobody is declared dead.
+        // With leases, a silent node is evicted instead of declared dead.
         let end = if reply.node_statuses.is_empty() {
             "is declared dead"
         } else {
-            "is evicted, its lease surely over"
+            "is evicted after its lease has certainly expired"
         };
         format!(
-            "It lacks the answer of {silent}, which cannot be reached: it gets in when {it} \
-            answers, or {end}."
+            "It needs the answer of {silent}, which cannot be reached: it is granted when {it} \
+             answers, or {end}."
         )
     } else if !gate.waiting_for.is_empty() {
         format!(
-            "It lacks the answer of {}, which should come any moment.",
+            "It needs the answer of {}, which should arrive at any moment.",
             nodes(&gate.waiting_for)
         )
     } else {
-        "Nothing stands in its way: it should get in any moment.".into()
+        "Nothing delays it: it should be granted at any moment.".into()
     }
 }
 
 /// Describes a durable permit.
-fn holds_by_log(held: &DurablePermitStatus) -> String {
+fn holds_durably(held: &DurablePermitStatus) -> String {
     let slots: Vec<String> = held.slots.iter().map(u32::to_string).collect();
     let end = held.ttl_left_ns.map_or_else(
-        || "without an end of its own".to_owned(),
-        |left| format!("for another {} unless it is renewed", ago(left)),
+        || "it has no time to live".to_owned(),
+        |left| format!("it expires in {} unless it is renewed", ago(left)),
     );
     let (permit, holder, since) = (held.permit_id, &held.holder, ago(held.age_ns));
+    let slot = if slots.len() == 1 { "slot" } else { "slots" };
     format!(
-        "The log holds slot {} for {holder} (permit {permit}), for at least {since} now, {end}.",
+        "{holder} holds {slot} {} by durable permit {permit}, for at least {since}; {end}.",
         slots.join(", ")
     )
 }
@@ -137,7 +142,7 @@ fn add_nodes(text: &mut String, reply: &StatusReply) {
     if !reply.unreachable.is_empty() {
         let _ = writeln!(
             text,
-            "Not heard just now: {}; what happens there is not shown.",
+            "Unreachable: {}; holders and requests there are not shown.",
             nodes(&reply.unreachable)
         );
     }
@@ -149,19 +154,14 @@ fn add_nodes(text: &mut String, reply: &StatusReply) {
     if !suspected.is_empty() {
         let _ = writeln!(
             text,
-            "Suspected: {}; what is held there is free when its lease is surely over, unless it \
-            is heard again before.",
+            "Suspected: {}; slots held there are free when its lease has certainly expired, \
+             unless it answers before.",
             nodes(&suspected)
         );
     }
-    for standing in
-        reply.node_statuses.iter().filter(|standing| !standing.no_lease_reason.is_empty())
-    {
-        let _ = writeln!(
-            text,
-            "Node {} grants nothing now: {}.",
-            standing.node, standing.no_lease_reason
-        );
+    for status in reply.node_statuses.iter().filter(|status| !status.no_lease_reason.is_empty()) {
+        let _ =
+            writeln!(text, "Node {} grants nothing now: {}.", status.node, status.no_lease_reason);
     }
 }
 
@@ -172,12 +172,12 @@ fn holds(holder: &ClientStatus) -> String {
         1 => format!("slot {}", slots[0]),
         _ => format!("slots {}", slots.join(", ")),
     };
-    let cut = if holder.disconnected {
-        "; its connection is cut, and the slot comes back when its time has passed"
+    let lost = if holder.disconnected {
+        "; its connection is lost, and the permit ends when its lease expires"
     } else {
         ""
     };
-    format!("{} holds {what}, for {}{cut}.", who(holder), ago(holder.age_ns))
+    format!("{} holds {what}, for {}{lost}.", who(holder), ago(holder.age_ns))
 }
 
 fn who(client: &ClientStatus) -> String {
@@ -243,7 +243,7 @@ mod tests {
 
     /// The text names holders, queue, unreachable nodes, and what would unblock the first request.
     #[test]
-    fn why_somebody_waits() {
+    fn why_a_request_waits() {
         let mut gate = GateStatus {
             name: "gpu".into(),
             k: 1,
@@ -252,7 +252,7 @@ mod tests {
             ..Default::default()
         };
         let mut reply = StatusReply::default();
-        assert!(explain(&reply, &gate).contains("the next one is granted at once"));
+        assert!(explain(&reply, &gate).contains("a new request is granted at once"));
         gate.holders = vec![client(7, 2, &[0])];
         gate.waiting = vec![client(8, 1, &[])];
         let text = explain(&reply, &gate);
@@ -261,10 +261,13 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("First in the queue: `train` (pid 8"), "{text}");
-        assert!(text.contains("gets in when pid 7 at node 2 comes out"), "{text}");
+        assert!(
+            text.contains("0 are free: it is granted when pid 7 at node 2 releases."),
+            "{text}"
+        );
         gate.holders.clear();
         gate.waiting_for = vec![2];
-        assert!(explain(&reply, &gate).contains("lacks the answer of node 2, which should come"));
+        assert!(explain(&reply, &gate).contains("needs the answer of node 2, which should arrive"));
         reply.unreachable = vec![2];
         assert!(explain(&reply, &gate).contains("node 2, which cannot be reached"));
         reply.declared_dead = vec![3];
@@ -289,33 +292,37 @@ mod tests {
     /// An unreachable node may hold slots that seem free: the text gives bounds. With leases the
     /// node is evicted, not declared dead.
     #[test]
-    fn what_is_not_known_is_not_said() {
+    fn the_unknown_is_bounded() {
         let mut gate = GateStatus { name: "gpu".into(), k: 1, ..Default::default() };
         let mut reply = StatusReply { unreachable: vec![1], ..Default::default() };
         let text = explain(&reply, &gate);
         assert!(
             text.contains(
-                "at least 0 taken, at most 1 free, at least 0 waiting; not known at node 1."
+                "at least 0 slots in use, at most 1 free, at least 0 requests waiting; the state \
+                 of node 1 is unknown."
             ),
             "{text}"
         );
-        assert!(text.contains("Nobody is known to wait.") && !text.contains("gets in"), "{text}");
+        assert!(
+            text.contains("No request is known to wait.") && !text.contains("granted"),
+            "{text}"
+        );
         (gate.waiting, gate.waiting_for) = (vec![client(8, 0, &[])], vec![1]);
         assert!(explain(&reply, &gate).contains("when it answers, or is declared dead."));
         reply.node_statuses = vec![NodeStatus::default()];
         let text = explain(&reply, &gate);
-        assert!(text.contains("when it answers, or is evicted, its lease surely over."), "{text}");
+        assert!(text.contains("or is evicted after its lease has certainly expired."), "{text}");
         assert!(!text.contains("crashed"), "{text}");
-        // A node that is back says what its present incarnation holds; the former one is suspected
-        // until it is evicted.
+        // A node that restarted reports the holders of its new incarnation; the earlier one is
+        // suspected until it is evicted.
         reply.unreachable.clear();
         reply.members = vec![MemberStatus { node: 1, suspected: true, ..MemberStatus::default() }];
-        assert!(explain(&reply, &gate).contains("at least 0 taken"));
+        assert!(explain(&reply, &gate).contains("at least 0 slots in use"));
     }
 
     /// A node without a lease grants nothing, even if slots are free.
     #[test]
-    fn nobody_gets_in_without_a_lease() {
+    fn no_grants_without_a_lease() {
         let mut gate = GateStatus { name: "gpu".into(), k: 1, ..Default::default() };
         let node_statuses =
             vec![NodeStatus { no_lease_reason: "no lease".into(), ..NodeStatus::default() }];
@@ -327,7 +334,10 @@ mod tests {
         );
         gate.waiting = vec![client(8, 0, &[])];
         let text = explain(&reply, &gate);
-        assert!(text.contains("Nobody gets in at node 0 before that has a lease again."), "{text}");
+        assert!(
+            text.contains("Node 0 has no lease: it grants no request before it has one."),
+            "{text}"
+        );
     }
 
     /// A gate with k = 0 is closed, and the text says how to open it.
@@ -336,7 +346,29 @@ mod tests {
         let gate = GateStatus { name: "gpu".into(), ..Default::default() };
         let text = explain(&StatusReply::default(), &gate);
         assert!(text.contains("It is closed") && text.contains("kgate set gpu -k K"), "{text}");
-        assert!(!text.contains("gets in"), "{text}");
+        assert!(!text.contains("granted"), "{text}");
+    }
+
+    /// No text of a client reaches the terminal as it is.
+    #[test]
+    fn hostile_texts_are_escaped() {
+        let hostile = "\x1b]0;x\x07\n\u{202e}";
+        let mut gate = GateStatus { name: hostile.into(), k: 1, ..Default::default() };
+        gate.updated_by = hostile.into();
+        let process =
+            Process { pid: 7, host: hostile.into(), user: hostile.into(), command: hostile.into() };
+        let client = ClientStatus { process: Some(process), weight: 1, ..Default::default() };
+        (gate.holders, gate.waiting) = (vec![client.clone()], vec![client]);
+        let holder = hostile.to_owned();
+        gate.durable_permits = vec![DurablePermitStatus { holder, ..Default::default() }];
+        let status = NodeStatus { no_lease_reason: hostile.into(), ..Default::default() };
+        let reply = StatusReply { node_statuses: vec![status], ..Default::default() };
+        let text = explain(&reply, &gate);
+        let lines = text.lines().count();
+        assert!(!text.contains(['\x1b', '\x07', '\u{202e}']), "{text}");
+        gate.name = "plain".into();
+        assert_eq!(explain(&reply, &gate).lines().count(), lines, "{text}");
+        assert!(lines <= 8, "{text}");
     }
 
     /// Durations use the largest unit that fits.

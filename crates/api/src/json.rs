@@ -8,6 +8,20 @@ use crate::v1::{
     NodeStatus, OperationReply, SetGateReply, StatusReply,
 };
 
+/// The value as text that a terminal does not obey: JSON escapes ASCII's control characters except
+/// DEL, and none of the others.
+pub fn printable(value: &Value) -> String {
+    let mut text = String::new();
+    for character in value.to_string().chars() {
+        match character {
+            // Outside of a string JSON has no such characters.
+            '\u{7f}'..='\u{9f}' => text.push_str(&format!("\\u{:04x}", u32::from(character))),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
 /// The status of all gates.
 pub fn status(reply: &StatusReply) -> Value {
     json!({
@@ -48,6 +62,7 @@ pub fn gate(gate: &GateStatus) -> Value {
         "waiting_for": gate.waiting_for,
         "policy": gate.policy().name(),
         "durable_permits": gate.durable_permits.iter().map(durable).collect::<Vec<_>>(),
+        "past_holds_ms": gate.past_holds_ns.iter().map(|hold| hold / 1_000_000).collect::<Vec<_>>(),
     })
 }
 
@@ -77,6 +92,8 @@ fn client(client: &ClientStatus) -> Value {
         "slots": client.slots,
         "fence": client.fence,
         "disconnected": client.disconnected,
+        "guarded": client.guarded,
+        "session_id": client.session_id,
     })
 }
 
@@ -125,4 +142,18 @@ pub fn error(code: ErrorCode, message: &str) -> Value {
 
 fn non_empty(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text has no control character, and is the same value.
+    #[test]
+    fn json_has_no_control_characters() {
+        let value = json!({ "command": "\u{9b}31m \x1b \x7f \n ä" });
+        let text = printable(&value);
+        assert!(!text.chars().any(|character| character.is_control()), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value);
+    }
 }

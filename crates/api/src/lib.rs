@@ -1,14 +1,18 @@
-//! The API of a kgate node: the types of `proto/kgate.proto` for gRPC, the same replies as JSON,
-//! and the clock that measures leases.
+//! The API of a kgate node: the types of `proto/kgate.proto` for gRPC, the same replies as JSON and
+//! in words, and the clock that measures leases.
 
 mod clock;
 mod codes;
+mod estimate;
 mod explain;
 pub mod json;
+mod printable;
 mod secrets;
 
 pub use clock::LeaseInstant;
+pub use estimate::estimate;
 pub use explain::{ago, explain, taken, unknown};
+pub use printable::{printable, printable_lines, printable_status};
 
 /// Version 1 of the API.
 #[allow(missing_docs, clippy::all)]

@@ -3,15 +3,17 @@
 
 use std::fmt;
 
-use crate::v1::{Acquire, Hello, PermitCommand, Welcome};
+use crate::v1::{Acquire, Granted, Hello, PermitCommand, ReenterRequest, Welcome};
 
 impl fmt::Debug for Hello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { process, session_id, secret: _ } = self;
+        let Self { process, session_id, secret: _, front_pid, control_group } = self;
         f.debug_struct("Hello")
             .field("process", process)
             .field("session_id", session_id)
             .field("secret", &format_args!("***"))
+            .field("front_pid", front_pid)
+            .field("control_group", control_group)
             .finish()
     }
 }
@@ -46,6 +48,31 @@ impl fmt::Debug for PermitCommand {
     }
 }
 
+impl fmt::Debug for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { request_id, slots, fence, k, durable, lock_files: _, reentry_key: _ } = self;
+        f.debug_struct("Granted")
+            .field("request_id", request_id)
+            .field("slots", slots)
+            .field("fence", fence)
+            .field("k", k)
+            .field("durable", durable)
+            .field("lock_files", &format_args!("***"))
+            .field("reentry_key", &format_args!("***"))
+            .finish()
+    }
+}
+
+impl fmt::Debug for ReenterRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gate, reentry_key: _ } = self;
+        f.debug_struct("ReenterRequest")
+            .field("gate", gate)
+            .field("reentry_key", &format_args!("***"))
+            .finish()
+    }
+}
+
 impl fmt::Debug for Welcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -58,6 +85,8 @@ impl fmt::Debug for Welcome {
             renew_every_ns,
             stop_max_ns,
             kill_ns,
+            guarded,
+            unguarded_reason,
         } = self;
         f.debug_struct("Welcome")
             .field("session_id", session_id)
@@ -69,6 +98,8 @@ impl fmt::Debug for Welcome {
             .field("renew_every_ns", renew_every_ns)
             .field("stop_max_ns", stop_max_ns)
             .field("kill_ns", kill_ns)
+            .field("guarded", guarded)
+            .field("unguarded_reason", unguarded_reason)
             .finish()
     }
 }
@@ -101,6 +132,10 @@ mod tests {
             })),
         };
         let shown = asks.iter().flat_map(|ask| [format!("{ask:?}"), format!("{ask:#?}")]);
+        let key = || "171".to_owned();
+        let granted = Granted { reentry_key: key(), ..Granted::default() };
+        let request = ReenterRequest { reentry_key: key(), ..ReenterRequest::default() };
+        let shown = shown.chain([format!("{granted:?}"), format!("{request:?}")]);
         for shown in shown.chain([format!("{tell:?}"), format!("{tell:#?}")]) {
             assert!(shown.contains("***") && !shown.contains("171"), "{shown}");
         }

@@ -82,18 +82,13 @@ impl Address {
         Self { place: Place::Unix(path.into()), credentials: Credentials::default() }
     }
 
-    /// The node of this machine (`/run/kgate/node.sock`), or the node that `kgate run` started for
-    /// this user; none if neither accepts connections.
-    pub fn local() -> Option<Self> {
-        local::running_node().map(Self::unix)
-    }
-
-    pub(crate) fn local_or_error() -> Result<Self, Error> {
-        Self::local().ok_or_else(|| {
-            let message = "no kgate node runs on this machine for this user: start one with \
-            `kgate node`, or connect to an address";
-            Error::new(ErrorKind::Unreachable, message)
-        })
+    /// The node of this machine (`/run/kgate/node.sock`) if there is one, else the node of this
+    /// user, which `kgate run` starts. An error if the machine's node does not accept connections,
+    /// or if this user can have no node.
+    pub fn local() -> Result<Self, Error> {
+        let found = local::rendezvous();
+        let found = found.map_err(|error| Error::new(ErrorKind::Unreachable, error.to_string()))?;
+        Ok(Self::unix(found.socket()))
     }
 
     /// The same address with other credentials.

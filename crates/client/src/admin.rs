@@ -266,13 +266,15 @@ impl SetGate<'_> {
     }
 }
 
-/// A durable permit to evict.
+/// Permits to evict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermitSelector {
-    /// By its ID.
+    /// A durable permit, by its ID.
     Id(u64),
-    /// By its gate, and a slot if the gate has several durable permits.
+    /// A permit, by its gate, and a slot if the gate has several permits.
     Gate(String, Option<u32>),
+    /// All permits of a session, by its node and its ID there.
+    Session(u32, u64),
 }
 
 impl Services {
@@ -342,18 +344,22 @@ impl Admin {
         self.services.operation(reply)
     }
 
-    /// Ends a durable permit: its slots are free at once, even if its holder is alive. With
-    /// `dry_run` it only describes the consequences.
+    /// Evicts a permit. The slots of a durable permit are free at once, even if its holder is
+    /// alive. The holder of any other permit is told that the permit is lost; the call returns when
+    /// it has stopped and its slots are free. With `dry_run` it only describes the consequences.
     pub async fn evict_permit(
         &mut self,
         permit: &PermitSelector,
         dry_run: bool,
     ) -> Result<Operation, Error> {
-        let (permit_id, gate, slot) = match permit.clone() {
-            PermitSelector::Id(permit_id) => (Some(permit_id), String::new(), None),
-            PermitSelector::Gate(gate, slot) => (None, gate, slot),
+        let none = v1::EvictPermitRequest { dry_run, ..Default::default() };
+        let request = match permit.clone() {
+            PermitSelector::Id(id) => v1::EvictPermitRequest { permit_id: Some(id), ..none },
+            PermitSelector::Gate(gate, slot) => v1::EvictPermitRequest { gate, slot, ..none },
+            PermitSelector::Session(node, id) => {
+                v1::EvictPermitRequest { node, session_id: Some(id), ..none }
+            }
         };
-        let request = v1::EvictPermitRequest { permit_id, gate, slot, dry_run };
         let reply = self.services.operators.evict_permit(request).await;
         self.services.operation(reply)
     }

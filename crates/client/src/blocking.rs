@@ -69,7 +69,7 @@ impl Client {
 
     /// Opens a session with the node of this machine. See [`crate::Client::local`].
     pub fn local() -> Result<Self, Error> {
-        Self::connect(Address::local_or_error()?)
+        Self::connect(Address::local()?)
     }
 
     /// A gate, to acquire permits.
@@ -121,6 +121,11 @@ impl Gate {
     options!(
         "Gate": weight(u32), k(u32), timeout(Duration), min_remaining(Duration), process(Process)
     );
+
+    /// See [`crate::Gate::exclusive`].
+    pub fn exclusive(self) -> Self {
+        Self { gate: self.gate.exclusive(), ..self }
+    }
 
     /// Waits for a permit.
     pub fn acquire(self) -> Result<Permit, Error> {

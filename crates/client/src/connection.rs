@@ -11,7 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use crate::transport::{CONNECT_TIMEOUT, Services};
-use crate::{Address, Addresses, Error, ErrorKind, LeaseInstant, Process};
+use crate::{Address, Addresses, Error, ErrorKind, GuardedProcesses, LeaseInstant, Process};
 
 /// Capacity of the queue of outgoing messages.
 const OUTGOING: usize = 256;
@@ -77,10 +77,11 @@ impl Connection {
     pub(crate) async fn open_any(
         addresses: &Addresses,
         process: &Process,
+        guarded: Option<&GuardedProcesses>,
     ) -> Result<(Address, Opened), Error> {
         let mut last = Error::new(ErrorKind::InvalidAddress, "no address given");
         for address in addresses.iter() {
-            match Self::open(address, process, None).await {
+            match Self::open(address, process, guarded, None).await {
                 Ok(opened) => return Ok((address.clone(), opened)),
                 // Another node would give the same answer to anything but these.
                 Err(error)
@@ -98,9 +99,10 @@ impl Connection {
     pub(crate) async fn open(
         address: &Address,
         process: &Process,
+        guarded: Option<&GuardedProcesses>,
         token: Option<SessionToken>,
     ) -> Result<Opened, Error> {
-        let handshake = Self::handshake(address, process, token);
+        let handshake = Self::handshake(address, process, guarded, token);
         tokio::time::timeout(CONNECT_TIMEOUT, handshake).await.unwrap_or_else(|_| {
             let cause = format!("timed out: no answer within {CONNECT_TIMEOUT:?}");
             Err(Error::unreachable(address, &cause))
@@ -110,6 +112,7 @@ impl Connection {
     async fn handshake(
         address: &Address,
         process: &Process,
+        guarded: Option<&GuardedProcesses>,
         token: Option<SessionToken>,
     ) -> Result<Opened, Error> {
         let sent = LeaseInstant::now();
@@ -117,6 +120,11 @@ impl Connection {
             process: Some(process.to_message()),
             session_id: token.map(|token| token.session_id),
             secret: token.map_or_else(Vec::new, |token| token.secret.to_be_bytes().to_vec()),
+            front_pid: guarded.map(|guarded| guarded.front_pid),
+            control_group: guarded
+                .and_then(|guarded| guarded.control_group.as_ref())
+                .map(|path| path.display().to_string())
+                .unwrap_or_default(),
         };
         let mut services = Services::connect(address).await?;
         let (outgoing, queued) = mpsc::channel(OUTGOING);

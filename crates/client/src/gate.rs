@@ -26,17 +26,32 @@ pub struct Gate {
     shared: Arc<Shared>,
     options: AcquireOptions,
     timeout: Option<Duration>,
+    exclusive: bool,
 }
+
+/// How often an exclusive request is repeated because k has changed.
+const EXCLUSIVE_ATTEMPTS: usize = 16;
 
 impl Gate {
     pub(crate) fn new(shared: Arc<Shared>, gate: String) -> Self {
         let options = AcquireOptions { gate, ..AcquireOptions::default() };
-        Self { shared, options, timeout: None }
+        Self { shared, options, timeout: None, exclusive: false }
     }
 
     /// The number of slots that the request takes. Default: 1.
     pub fn weight(mut self, weight: u32) -> Self {
         self.options.weight = weight;
+        self
+    }
+
+    /// Takes all slots of the gate: no other holder is inside, as for a writer among readers that
+    /// take one slot each. Requests are served in order, so readers that come later wait behind it.
+    ///
+    /// All slots are those at the time of the grant. If k has changed by then, the request is
+    /// repeated with the new k, at the end of the queue. A greater k that is set later lets others
+    /// in beside the holder.
+    pub fn exclusive(mut self) -> Self {
+        self.exclusive = true;
         self
     }
 
@@ -98,9 +113,42 @@ impl Gate {
     }
 
     async fn request(&self) -> Result<Permit, Error> {
+        if !self.exclusive {
+            return self.request_as(self.options.clone()).await;
+        }
+        for _ in 0..EXCLUSIVE_ATTEMPTS {
+            let weight = self.slots().await?;
+            match self.request_as(AcquireOptions { weight, ..self.options.clone() }).await {
+                Ok(permit) if permit.k() <= weight => return Ok(permit),
+                // k has grown: others may be inside.
+                Ok(permit) => permit.release().await?,
+                // k has shrunk, or the gate never grants that much.
+                Err(error) if error.kind() == ErrorKind::TooLarge => {
+                    if self.options.k.is_some() || self.slots().await? >= weight {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let gate = &self.options.gate;
+        let message = format!("k of gate `{gate}` keeps changing: try again when it does not");
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    /// The number of slots that an exclusive request takes: k. A closed gate refuses any weight.
+    async fn slots(&self) -> Result<u32, Error> {
+        if let Some(k) = self.options.k {
+            return Ok(k);
+        }
+        let status = self.status().await?;
+        Ok(status.gate(&self.options.gate).map_or(1, |gate| gate.k().max(1)))
+    }
+
+    async fn request_as(&self, options: AcquireOptions) -> Result<Permit, Error> {
         let (answer, answered) = oneshot::channel();
         let request_id = self.shared.next_request_id();
-        let acquire = Command::Acquire(request_id, self.options.clone(), answer);
+        let acquire = Command::Acquire(request_id, options, answer);
         self.shared.commands.send(acquire).map_err(|_| self.shared.session_ended())?;
         let mut cancel = CancelOnDrop { shared: &self.shared, request_id: Some(request_id) };
         let grant = answered.await.map_err(|_| self.shared.session_ended())??;

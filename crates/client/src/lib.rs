@@ -125,6 +125,7 @@ pub mod local;
 mod permit;
 mod permit_table;
 mod process;
+mod reentry;
 mod session;
 mod status;
 mod tls;
@@ -145,7 +146,8 @@ pub use gate::Gate;
 pub use kgate_api::LeaseInstant;
 pub use lease::Lease;
 pub use permit::{LostReason, Permit};
-pub use process::Process;
+pub use process::{GuardedProcesses, Process};
+pub use reentry::Reentry;
 pub use status::{ClientStatus, DurablePermitStatus, GateStatus, NodeLease, Policy, Status};
 
 use std::sync::Arc;
@@ -172,6 +174,7 @@ struct Shared {
     node: u32,
     token: watch::Receiver<SessionToken>,
     lease: watch::Receiver<Lease>,
+    guarded: Result<(), String>,
     /// The number of requests so far.
     requests: AtomicU64,
 }
@@ -206,9 +209,32 @@ impl Client {
         A: TryInto<Addresses>,
         Error: From<A::Error>,
     {
-        let addresses: Addresses = addresses.try_into()?;
+        Self::open(addresses.try_into()?, process, None).await
+    }
+
+    /// As [`connect_as`](Self::connect_as), for a process whose work is done by its descendants and
+    /// by those of its parent. A node on this machine, connected by a Unix socket, kills all of
+    /// them if the session is not renewed in time, even if both processes are frozen.
+    /// [`guarded`](Self::guarded) tells whether the node can.
+    pub async fn connect_guarded<A>(
+        addresses: A,
+        process: Process,
+        guarded: GuardedProcesses,
+    ) -> Result<Self, Error>
+    where
+        A: TryInto<Addresses>,
+        Error: From<A::Error>,
+    {
+        Self::open(addresses.try_into()?, process, Some(guarded)).await
+    }
+
+    async fn open(
+        addresses: Addresses,
+        process: Process,
+        guarded: Option<GuardedProcesses>,
+    ) -> Result<Self, Error> {
         let (commands, received) = mpsc::unbounded_channel();
-        let (session, view) = Session::open(&addresses, process, received).await?;
+        let (session, view) = Session::open(&addresses, process, guarded, received).await?;
         tokio::spawn(session.run());
         let shared = Shared {
             addresses,
@@ -217,6 +243,7 @@ impl Client {
             node: view.node,
             token: view.token,
             lease: view.lease,
+            guarded: view.guarded,
             requests: AtomicU64::new(0),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -225,7 +252,7 @@ impl Client {
     /// Opens a session with the node of this machine, or with the node that `kgate run` started for
     /// this user. See [`Address::local`].
     pub async fn local() -> Result<Self, Error> {
-        Self::connect(Address::local_or_error()?).await
+        Self::connect(Address::local()?).await
     }
 
     /// Drops this handle and waits until the session has ended. The session ends when all clones of
@@ -241,6 +268,21 @@ impl Client {
     /// and all the work that its permits protected have ended.
     pub async fn end_session(address: Address, token: SessionToken) -> Result<(), Error> {
         Session::end_other(address, token).await
+    }
+
+    /// Whether the node ends the processes of this client if they outlive the session; the error
+    /// says why it does not. Only for a client of [`connect_guarded`](Self::connect_guarded).
+    pub fn guarded(&self) -> Result<(), &str> {
+        self.shared.guarded.as_ref().copied().map_err(String::as_str)
+    }
+
+    /// Asks the node whether this process runs under a permit, whose
+    /// [key](Permit::reentry_key) it has. Fails if the permit is not held any more, or if this
+    /// process is not a descendant of its holder. Work that has the confirmation needs no permit of
+    /// its own, as long as the holder stops its descendants when the permit ends, as `kgate run`
+    /// does.
+    pub async fn reenter(address: &Address, gate: &str, key: &str) -> Result<Reentry, Error> {
+        reentry::confirm(address, gate, key).await
     }
 
     /// A gate, to acquire permits.

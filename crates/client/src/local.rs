@@ -1,68 +1,148 @@
 //! The node of this machine or of this user: where its socket is.
 //!
-//! A machine's node listens on [`MACHINE_SOCKET`]. Without one, `kgate run` starts a node for its
-//! user, which listens on `node.sock` in [`user_directory`].
+//! A machine has at most one node for all its users, at [`MACHINE_SOCKET`]. If there is such a
+//! socket, or [`MACHINE_CONFIG`] says that there should be one, every user uses it, and what
+//! cannot be used is an error: another node would not know its permits. On a machine without one
+//! each user has a node, whose folder is [`user_folder`].
+//!
+//! Neither place depends on an environment variable, so a login shell, cron, `sudo` and a service
+//! meet at the same node (docs/internals/rendezvous.md).
 
+mod folder;
+
+pub use folder::{UnusableFolder, create_user_folder, private_folder, user_folder};
+
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// The socket of the node that serves all users of a machine.
 pub const MACHINE_SOCKET: &str = "/run/kgate/node.sock";
 
-/// The directory for the socket and the slot files of a user's own node: `$XDG_RUNTIME_DIR/kgate`,
-/// else `kgate-UID` in the system's temporary directory.
-pub fn user_directory() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
-        Some(runtime) => PathBuf::from(runtime).join("kgate"),
-        None => {
-            let user = rustix::process::getuid().as_raw();
-            std::env::temp_dir().join(format!("kgate-{user}"))
+/// The configuration of the node that serves all users of a machine. Where it exists, the machine
+/// has such a node, even before the node has started.
+pub const MACHINE_CONFIG: &str = "/etc/kgate/machine.toml";
+
+/// The name of a node's socket in its folder.
+const SOCKET: &str = "node.sock";
+
+/// Why the default node cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unusable {
+    /// This machine has a node, and its socket is missing.
+    #[error(
+        "this machine has a node for all users ({MACHINE_CONFIG}), and its socket {MACHINE_SOCKET} \
+         is missing: start it (`systemctl start kgate.socket`, or `kgate node --machine` as root)"
+    )]
+    NoSocket,
+    /// The node of this machine does not run.
+    #[error(
+        "the node of this machine does not run ({MACHINE_SOCKET}: {0}): start it (`systemctl start \
+         kgate.socket`, or `kgate node --machine` as root); it knows who holds which permit, so no \
+         other node is used instead"
+    )]
+    Stopped(io::Error),
+    /// This user may not connect to the node of this machine.
+    #[error(
+        "this user may not connect to the node of this machine ({MACHINE_SOCKET}: {0}): ask its \
+         administrator (socket_mode and socket_group in {MACHINE_CONFIG}), or use a node that \
+         knows nothing of this machine's permits by `--private`"
+    )]
+    Forbidden(io::Error),
+    /// The folder of this user's node cannot be used.
+    #[error(transparent)]
+    Folder(#[from] UnusableFolder),
+}
+
+/// The node that a command without an address uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rendezvous {
+    /// The machine's node, by its socket.
+    Machine(PathBuf),
+    /// This user's own node, by its folder. Neither may exist yet.
+    User(PathBuf),
+}
+
+impl Rendezvous {
+    /// The socket of the node.
+    pub fn socket(&self) -> PathBuf {
+        match self {
+            Self::Machine(socket) => socket.clone(),
+            Self::User(folder) => socket_in(folder),
         }
     }
 }
 
-/// Whether a path is a directory that only this user can access. A node in any other directory must
-/// not be trusted: another user may have created it.
-pub fn is_private(directory: &Path) -> bool {
-    let user = rustix::process::getuid().as_raw();
-    std::fs::symlink_metadata(directory)
-        .is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0)
+/// The socket of the node in that folder.
+pub fn socket_in(folder: &Path) -> PathBuf {
+    folder.join(SOCKET)
 }
 
-/// The socket of the node that runs on this machine, for all users or for this one.
-pub fn running_node() -> Option<PathBuf> {
-    let accepts = |path: &PathBuf| UnixStream::connect(path).is_ok();
-    let of_machine = Some(PathBuf::from(MACHINE_SOCKET)).filter(accepts);
-    let of_user = || {
-        let directory = user_directory();
-        is_private(&directory).then(|| directory.join("node.sock")).filter(accepts)
-    };
-    of_machine.or_else(of_user)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    /// A directory that others can read, a link to a private one, and none are not private.
-    #[test]
-    fn private_directories_are_known() {
-        let directory = std::env::temp_dir().join(format!("kgate-local-{}", std::process::id()));
-        let link = directory.with_extension("link");
-        std::fs::create_dir_all(&directory).unwrap();
-        std::os::unix::fs::symlink(&directory, &link).unwrap();
-        for (mode, expected) in [(0o700, true), (0o750, false), (0o755, false)] {
-            let permissions = std::fs::Permissions::from_mode(mode);
-            std::fs::set_permissions(&directory, permissions).unwrap();
-            assert_eq!(is_private(&directory), expected, "{mode:o}");
-        }
-        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).unwrap();
-        assert!(!is_private(&link));
-        std::fs::remove_file(&link).unwrap();
-        std::fs::remove_dir(&directory).unwrap();
-        assert!(!is_private(&directory));
+/// Finds the node that a command without an address uses: the machine's if there is one, whether it
+/// answers or not; else this user's.
+pub fn rendezvous() -> Result<Rendezvous, Unusable> {
+    if let Some(socket) = machine_socket()? {
+        return Ok(Rendezvous::Machine(socket));
     }
+    Ok(Rendezvous::User(user_folder()?))
+}
+
+/// The socket of the machine's node; none if this machine has no such node.
+fn machine_socket() -> Result<Option<PathBuf>, Unusable> {
+    let socket = PathBuf::from(MACHINE_SOCKET);
+    match std::fs::symlink_metadata(&socket) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let configured = std::fs::symlink_metadata(MACHINE_CONFIG);
+            let absent = configured.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            return if absent { Ok(None) } else { Err(Unusable::NoSocket) };
+        }
+        Err(error) => return Err(Unusable::Forbidden(error)),
+    }
+    match accepts(&socket) {
+        Ok(()) => Ok(Some(socket)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(Unusable::Forbidden(error))
+        }
+        Err(error) => Err(Unusable::Stopped(error)),
+    }
+}
+
+/// Whether a node listens on this socket. Never waits: a node that is too busy to accept counts as
+/// one that listens.
+pub fn accepts(socket: &Path) -> io::Result<()> {
+    let stream = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    match connect(&stream, &SocketAddrUnix::new(socket)?) {
+        Ok(()) | Err(Errno::AGAIN) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Locks the file of a granted slot ([`Permit::lock_files`](crate::Permit::lock_files)). It is an
+/// error if the file is gone, because the node has granted the slot to another holder meanwhile, or
+/// if another process has the lock.
+pub fn lock_file(path: &Path) -> io::Result<File> {
+    // The files of a user's own node may be on a network, where a lock needs the right to write.
+    let file = match File::options().read(true).append(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => File::open(path),
+        opened => opened,
+    }?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    // The node may have removed the file before it was locked.
+    let (open, named) = (file.metadata()?, std::fs::metadata(path)?);
+    if (open.dev(), open.ino()) != (named.dev(), named.ino()) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the grant has ended"));
+    }
+    Ok(file)
 }

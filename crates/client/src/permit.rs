@@ -16,6 +16,8 @@ pub(crate) struct Grant {
     pub(crate) slots: Vec<u32>,
     pub(crate) fence: Option<u128>,
     pub(crate) k: u32,
+    pub(crate) lock_files: Vec<String>,
+    pub(crate) reentry_key: String,
     /// Why the permit is no longer valid, once it is not.
     pub(crate) lost: watch::Receiver<Option<LostReason>>,
 }
@@ -106,6 +108,12 @@ impl Permit {
         self.shared.node
     }
 
+    /// Proves to [`Client::reenter`](crate::Client::reenter) that a process was started under this
+    /// permit. It neither renews nor releases the permit. None if the node gave no key.
+    pub fn reentry_key(&self) -> Option<&str> {
+        Some(self.grant.reentry_key.as_str()).filter(|key| !key.is_empty())
+    }
+
     /// How long the permit is valid from now on if the node is not heard again. Without limit
     /// (centuries) if the node binds permits to processes instead of time.
     pub fn remaining(&self) -> Duration {
@@ -115,9 +123,16 @@ impl Permit {
         self.shared.valid_until.borrow().after(LeaseInstant::now())
     }
 
+    /// The files to lock, one per slot, relative to the folder of the node's socket; empty unless
+    /// the node binds permits to processes (`slot_files` in the configuration). See
+    /// [`local::lock_file`](crate::local::lock_file) and [`bind_to_lock`](Self::bind_to_lock).
+    pub fn lock_files(&self) -> &[String] {
+        &self.grant.lock_files
+    }
+
     /// Declares that the holder has locked the slot's file on this machine. From now on the permit
     /// is valid as long as the lock is held, whatever happens to the node. Only for nodes that
-    /// check such locks (`slot_files` in the configuration).
+    /// check such locks.
     pub fn bind_to_lock(&self) {
         let _ = self.shared.commands.send(Command::BindToLock(self.grant.request_id));
     }

@@ -90,11 +90,12 @@ impl PermitTable {
         pending: Option<PendingAcquire>,
     ) -> GrantOutcome {
         // A durable permit does not belong to the session.
-        let v1::Granted { request_id, slots, fence, k, durable: _ } = granted;
+        let v1::Granted { request_id, slots, fence, k, durable: _, lock_files, reentry_key } =
+            granted;
         let (lost, lost_view) = watch::channel(None);
         self.held.insert(request_id, Held { lost, bound: false });
         let fence = fence.and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes);
-        let grant = Grant { request_id, slots, fence, k, lost: lost_view };
+        let grant = Grant { request_id, slots, fence, k, lock_files, reentry_key, lost: lost_view };
         match pending {
             None => GrantOutcome::Cancelled,
             Some(PendingAcquire { options, answer })
@@ -285,8 +286,7 @@ mod tests {
     /// Grant 1 arrives at `now`, in a session that is valid until `until`.
     fn grant(table: &mut PermitTable, now: u64, until: u64) -> (GrantOutcome, Answered) {
         let (pending, answered) = pending();
-        let granted =
-            v1::Granted { request_id: 1, slots: vec![2], fence: None, k: 3, durable: None };
+        let granted = v1::Granted { request_id: 1, slots: vec![2], k: 3, ..v1::Granted::default() };
         (table.grant(at(now), at(until), WITHHOLD, granted, pending), answered)
     }
 

@@ -1,5 +1,7 @@
 //! The process behind a session or a permit.
 
+use std::path::PathBuf;
+
 use kgate_api::v1;
 
 /// A process, as `kgate status` and other clients see it. It is a description only: it grants no
@@ -17,13 +19,20 @@ pub struct Process {
     pub command: String,
 }
 
+/// The processes of a client that its node shall end if they outlive the session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuardedProcesses {
+    /// The parent of the client. Its descendants and those of the client are ended.
+    pub front_pid: u32,
+    /// The directory of their control group (cgroup v2), if they have one of their own.
+    pub control_group: Option<PathBuf>,
+}
+
 impl Process {
     /// A process of this machine and user.
     pub fn new(pid: u32, command: impl Into<String>) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let user = std::env::var("USER")
-            .unwrap_or_else(|_| rustix::process::getuid().as_raw().to_string());
-        Self { pid, host, user, command: command.into() }
+        Self { pid, host, user: user_name(), command: command.into() }
     }
 
     /// This process.
@@ -41,5 +50,26 @@ impl Process {
     pub(crate) fn from_message(process: v1::Process) -> Self {
         let v1::Process { pid, host, user, command } = process;
         Self { pid, host, user, command }
+    }
+}
+
+/// The name of this user in the system's databases, or its number. `USER` may be missing (cron) or
+/// another user's (`su`).
+fn user_name() -> String {
+    let user = nix::unistd::getuid();
+    let found = nix::unistd::User::from_uid(user).ok().flatten();
+    found.map_or_else(|| user.to_string(), |user| user.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The name is that of `id`, and not of the environment.
+    #[test]
+    fn a_process_has_the_name_of_its_user() {
+        let output = std::process::Command::new("id").arg("-un").output().expect("id runs");
+        let name = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(Process::new(1, "").user, name.trim());
     }
 }

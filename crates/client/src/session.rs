@@ -19,7 +19,7 @@ use crate::connection::{Connection, Opened, SessionToken, valid_until};
 use crate::durable::{DurableCall, DurableReply};
 use crate::permit::{Grant, LostReason};
 use crate::permit_table::{GrantOutcome, PermitTable};
-use crate::{Address, Addresses, Error, ErrorKind, Lease, LeaseInstant, Process};
+use crate::{Address, Addresses, Error, ErrorKind, GuardedProcesses, Lease, LeaseInstant, Process};
 
 /// How long the task looks for a node that is gone while requests wait.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,6 +81,8 @@ pub(crate) struct View {
     pub(crate) token: watch::Receiver<SessionToken>,
     pub(crate) lease: watch::Receiver<Lease>,
     pub(crate) node: u32,
+    /// Whether the node ends the processes of this session, or why it does not.
+    pub(crate) guarded: Result<(), String>,
 }
 
 /// The session of a client.
@@ -88,6 +90,8 @@ pub(crate) struct Session {
     /// The node that has the session. Only this node can resume it.
     address: Address,
     process: Process,
+    /// The processes that the node shall end.
+    guarded: Option<GuardedProcesses>,
     commands: mpsc::UnboundedReceiver<Command>,
     connection: Connection,
     token: watch::Sender<SessionToken>,
@@ -109,18 +113,19 @@ impl Session {
     pub(crate) async fn open(
         addresses: &Addresses,
         process: Process,
+        guarded: Option<GuardedProcesses>,
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Result<(Self, View), Error> {
-        let (address, opened) = Connection::open_any(addresses, &process).await?;
-        Ok(Self::new(address, process, commands, opened))
+        let (address, opened) = Connection::open_any(addresses, &process, guarded.as_ref()).await?;
+        Ok(Self::new(address, process, guarded, commands, opened))
     }
 
     /// Ends the session of `token`, which another process has opened.
     pub(crate) async fn end_other(address: Address, token: SessionToken) -> Result<(), Error> {
         let process = Process::default();
-        let opened = Connection::open(&address, &process, Some(token)).await?;
+        let opened = Connection::open(&address, &process, None, Some(token)).await?;
         let (commands, received) = mpsc::unbounded_channel();
-        let (session, _view) = Self::new(address, process, received, opened);
+        let (session, _view) = Self::new(address, process, None, received, opened);
         let _ = commands.send(Command::End);
         session.run().await;
         Ok(())
@@ -129,6 +134,7 @@ impl Session {
     fn new(
         address: Address,
         process: Process,
+        guarded: Option<GuardedProcesses>,
         commands: mpsc::UnboundedReceiver<Command>,
         opened: Opened,
     ) -> (Self, View) {
@@ -140,6 +146,7 @@ impl Session {
         let session = Self {
             address,
             process,
+            guarded,
             commands,
             connection,
             token,
@@ -158,6 +165,7 @@ impl Session {
             token: token_view,
             lease: lease_view,
             node: welcome.node,
+            guarded: if welcome.guarded { Ok(()) } else { Err(welcome.unguarded_reason) },
         };
         (session, view)
     }
@@ -368,7 +376,9 @@ impl Session {
                 return Err(last_cause);
             }
             let resume = self.permits.must_release().then_some(*self.token.borrow());
-            match Connection::open(&self.address, &self.process, resume).await {
+            match Connection::open(&self.address, &self.process, self.guarded.as_ref(), resume)
+                .await
+            {
                 Ok(opened) => {
                     self.resume(resume, opened).await;
                     return Ok(());

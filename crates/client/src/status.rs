@@ -85,9 +85,16 @@ impl Status {
         self.0.node_statuses.iter().map(NodeLease)
     }
 
-    /// The status as JSON, in the form of `GET /v1/status`.
+    /// The same status for a terminal: control characters and invisible ones, which clients may
+    /// have put into names and command lines, are replaced by their escapes.
+    pub fn printable(&self) -> Self {
+        Self(kgate_api::printable_status(&self.0))
+    }
+
+    /// The status as JSON, in the form of `GET /v1/status`. It has no control characters, so it can
+    /// be shown on a terminal.
     pub fn to_json(&self) -> String {
-        kgate_api::json::status(&self.0).to_string()
+        kgate_api::json::printable(&kgate_api::json::status(&self.0))
     }
 }
 
@@ -178,6 +185,12 @@ impl<'a> GateStatus<'a> {
         kgate_api::taken(self.gate)
     }
 
+    /// The expected time until the waiting request at this place (0 is the first) is granted, from
+    /// how long the last permits were held. None if too little is known.
+    pub fn estimate(&self, place: usize) -> Option<Duration> {
+        kgate_api::estimate(self.gate, place).map(Duration::from_nanos)
+    }
+
     /// Why requests wait, for whom, and what would unblock them, in sentences.
     pub fn explain(&self) -> String {
         kgate_api::explain(self.reply, self.gate)
@@ -221,6 +234,11 @@ impl<'a> ClientStatus<'a> {
         self.0.node
     }
 
+    /// The ID of the client's session at its node; 0 for a request of the node itself.
+    pub fn session_id(&self) -> u64 {
+        self.0.session_id
+    }
+
     /// The client's description of its process.
     pub fn process(&self) -> Process {
         Process::from_message(self.0.process.clone().unwrap_or_default())
@@ -250,6 +268,12 @@ impl<'a> ClientStatus<'a> {
     /// expires; then its slots are freed.
     pub fn is_disconnected(&self) -> bool {
         self.0.disconnected
+    }
+
+    /// Whether the holder's node ends its processes when the session's validity ends, even if the
+    /// client is frozen.
+    pub fn is_guarded(&self) -> bool {
+        self.0.guarded
     }
 }
 

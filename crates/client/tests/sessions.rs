@@ -1,16 +1,16 @@
 //! The rules of sessions (LEASES S1 to S5) from the client's side, against a node that says what
 //! the test says.
-#![allow(missing_docs, unreachable_pub, reason = "a test's first line says its point")]
+#![allow(missing_docs, unreachable_pub, reason = "a test's first stream says its point")]
 
 mod script;
 
 use std::time::Duration;
 
-use kgate_api::v1::client_message::Message as Said;
-use kgate_api::v1::server_message::Message as Say;
+use kgate_api::v1::client_message::Message as FromClient;
+use kgate_api::v1::server_message::Message as FromServer;
 use kgate_api::v1::{Acquire, Closed, ErrorCode, Lost, Refused, Release, Released};
 use kgate_client::{Client, Error, ErrorKind, LeaseInstant, LostReason, Permit};
-use script::{DEADLINE, Line, Node, in_time, runtime, welcome};
+use script::{ClientStream, DEADLINE, Node, in_time, runtime, welcome};
 use tokio::task::JoinHandle;
 
 const GRACE: Duration = Duration::from_millis(300);
@@ -18,19 +18,21 @@ const GRACE: Duration = Duration::from_millis(300);
 type Asked = JoinHandle<Result<Permit, Error>>;
 
 /// A client that has been welcomed with so much time and has asked for a permit.
-async fn asks(node: &mut Node, valid_for_ms: u64) -> (Client, Line, Asked, u64) {
+async fn asks(node: &mut Node, valid_for_ms: u64) -> (Client, ClientStream, Asked, u64) {
     let address = format!("http://{}", node.address);
     let connecting = tokio::spawn(async move { Client::connect(&address).await });
-    let (line, _) = node.line().await;
-    line.say(welcome(valid_for_ms, vec![])).await;
+    let (stream, _) = node.stream().await;
+    stream.send(welcome(valid_for_ms, vec![])).await;
     let client = in_time("the client", connecting).await.unwrap().unwrap();
     let asking = client.clone();
     let asked = tokio::spawn(async move { asking.gate("g").min_remaining(GRACE).acquire().await });
-    let mut line = line;
-    let Said::Acquire(Acquire { request_id: number, .. }) = line.word(valid_for_ms).await else {
+    let mut stream = stream;
+    let FromClient::Acquire(Acquire { request_id: number, .. }) =
+        stream.next_request(valid_for_ms).await
+    else {
         panic!("no request")
     };
-    (client, line, asked, number)
+    (client, stream, asked, number)
 }
 
 async fn permit(asked: Asked) -> Permit {
@@ -58,29 +60,30 @@ fn the_welcome_says_how_long() {
 fn a_grant_without_time_is_held_back() {
     runtime().block_on(async {
         let mut node = Node::start().await;
-        let (_client, mut line, asked, number) = asks(&mut node, 0).await;
-        line.grant(number).await;
+        let (_client, mut stream, asked, number) = asks(&mut node, 0).await;
+        stream.grant(number).await;
         for _ in 0..5 {
             // Answers with too little: less than the grace.
-            let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
-            line.renewed(renew.sequence, 200).await;
+            let FromClient::Renew(renew) = stream.next().await else { panic!("a renewal") };
+            stream.renewed(renew.sequence, 200).await;
         }
         assert!(!asked.is_finished(), "handed over without time");
-        let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
-        line.renewed(renew.sequence, 1000).await;
+        let FromClient::Renew(renew) = stream.next().await else { panic!("a renewal") };
+        stream.renewed(renew.sequence, 1000).await;
         assert!(permit(asked).await.remaining() > GRACE);
     });
 }
 
-/// S2: if no renewal is answered in time the grant goes back, and whoever waited hears that there
-/// is no quorum.
+/// S2: if no renewal is answered in time, the client releases the grant and the request fails with
+/// "no quorum".
 #[test]
 fn a_grant_that_stays_without_time_goes_back() {
     runtime().block_on(async {
         let mut node = Node::start().await;
-        let (_client, mut line, asked, number) = asks(&mut node, 0).await;
-        line.grant(number).await;
-        let Said::Release(Release { request_id: released }) = line.word(0).await else {
+        let (_client, mut stream, asked, number) = asks(&mut node, 0).await;
+        stream.grant(number).await;
+        let FromClient::Release(Release { request_id: released }) = stream.next_request(0).await
+        else {
             panic!("given back")
         };
         assert_eq!(released, number);
@@ -95,30 +98,31 @@ fn a_grant_that_stays_without_time_goes_back() {
 fn a_lost_permit_is_released_when_its_holder_is_done() {
     runtime().block_on(async {
         let mut node = Node::start().await;
-        let (_client, mut line, asked, number) = asks(&mut node, 1000).await;
-        line.grant(number).await;
+        let (_client, mut stream, asked, number) = asks(&mut node, 1000).await;
+        stream.grant(number).await;
         let permit = permit(asked).await;
-        line.say(Say::Lost(Lost {
-            request_id: number,
-            message: "the lease of the node is over".into(),
-        }))
-        .await;
+        stream
+            .send(FromServer::Lost(Lost {
+                request_id: number,
+                message: "the lease of the node is over".into(),
+            }))
+            .await;
         let revoked = LostReason::Revoked("the lease of the node is over".into());
         assert_eq!(in_time("the loss", permit.lost()).await, revoked);
         for _ in 0..3 {
-            let said = line.next().await;
-            assert!(matches!(said, Said::Renew(_)), "{said:?} while its holder stops");
+            let said = stream.next().await;
+            assert!(matches!(said, FromClient::Renew(_)), "{said:?} while its holder stops");
         }
         let done = tokio::spawn(permit.release());
-        let said = line.word(1000).await;
-        assert_eq!(said, Said::Release(Release { request_id: number }));
-        line.say(Say::Released(Released { request_id: number, was_gone: false })).await;
+        let said = stream.next_request(1000).await;
+        assert_eq!(said, FromClient::Release(Release { request_id: number }));
+        stream.send(FromServer::Released(Released { request_id: number, was_gone: false })).await;
         in_time("the release", done).await.unwrap().unwrap();
     });
 }
 
-/// S1: time counts from when the client spoke, however late the answer comes: to the first
-/// greeting, to a renewal, and to the greeting that goes on with a session.
+/// S1: a lease begins when the client sent its message, however late the answer arrives: to the
+/// first handshake, to a renewal, and to the handshake that resumes a session.
 #[test]
 fn time_counts_from_the_sending() {
     runtime().block_on(async {
@@ -128,53 +132,54 @@ fn time_counts_from_the_sending() {
         let mut node = Node::start().await;
         let address = format!("http://{}", node.address);
         let connecting = tokio::spawn(async move { Client::connect(&address).await });
-        let (mut line, _) = node.line().await;
+        let (mut stream, _) = node.stream().await;
         // Whatever the client has sent, it has sent before this.
         let heard = LeaseInstant::now();
         tokio::time::sleep(LATE).await;
-        line.say(welcome(MUCH, vec![])).await;
+        stream.send(welcome(MUCH, vec![])).await;
         let client = in_time("the client", connecting).await.unwrap().unwrap();
-        assert!(*client.valid_until().borrow() <= heard + much, "of the greeting");
+        assert!(*client.valid_until().borrow() <= heard + much, "of the handshake");
 
-        let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
+        let FromClient::Renew(renew) = stream.next().await else { panic!("a renewal") };
         let heard = LeaseInstant::now();
         tokio::time::sleep(LATE).await;
-        line.renewed(renew.sequence, 2 * MUCH).await;
+        stream.renewed(renew.sequence, 2 * MUCH).await;
         let mut until = client.valid_until();
         let renewed = in_time("the renewal", until.wait_for(|until| *until > heard + much)).await;
         assert!(*renewed.unwrap() <= heard + 2 * much, "of a renewal");
 
         let asking = client.clone();
         let asked = tokio::spawn(async move { asking.gate("g").acquire().await });
-        let Said::Acquire(Acquire { request_id: number, .. }) = line.word(0).await else {
+        let FromClient::Acquire(Acquire { request_id: number, .. }) = stream.next_request(0).await
+        else {
             panic!("no request")
         };
-        line.grant(number).await;
+        stream.grant(number).await;
         let _permit = permit(asked).await;
-        drop(line);
-        let (line, _) = node.line().await;
+        drop(stream);
+        let (stream, _) = node.stream().await;
         let heard = LeaseInstant::now();
         tokio::time::sleep(LATE).await;
-        line.say(welcome(3 * MUCH, vec![number])).await;
+        stream.send(welcome(3 * MUCH, vec![number])).await;
         let resumed =
             in_time("the session", until.wait_for(|until| *until > heard + 2 * much)).await;
-        assert!(*resumed.unwrap() <= heard + 3 * much, "of the greeting that goes on");
+        assert!(*resumed.unwrap() <= heard + 3 * much, "of the handshake that resumes");
     });
 }
 
-/// S1, S3: without answers the permit is lost at its time, though the line is there and the node
+/// S1, S3: without answers the permit is lost at its time, though the stream is there and the node
 /// says nothing of it.
 #[test]
 fn silence_ends_a_permit() {
     runtime().block_on(async {
         let mut node = Node::start().await;
-        let (_client, mut line, asked, number) = asks(&mut node, 1000).await;
-        line.grant(number).await;
+        let (_client, mut stream, asked, number) = asks(&mut node, 1000).await;
+        stream.grant(number).await;
         let permit = permit(asked).await;
         assert_eq!(in_time("the loss", permit.lost()).await, LostReason::Expired);
         assert!(permit.is_lost() && permit.remaining().is_zero());
         // The client goes on renewing all the while; nobody answers.
-        assert!(matches!(line.next().await, Said::Renew(_)));
+        assert!(matches!(stream.next().await, FromClient::Renew(_)));
     });
 }
 
@@ -183,15 +188,15 @@ fn silence_ends_a_permit() {
 fn a_session_goes_on_by_its_secret() {
     runtime().block_on(async {
         let mut node = Node::start().await;
-        let (client, line, asked, number) = asks(&mut node, 1000).await;
-        line.grant(number).await;
+        let (client, stream, asked, number) = asks(&mut node, 1000).await;
+        stream.grant(number).await;
         let permit = permit(asked).await;
-        drop(line);
-        let (mut line, hello) = node.line().await;
+        drop(stream);
+        let (mut stream, hello) = node.stream().await;
         assert_eq!((hello.session_id, hello.secret), (Some(7), vec![9; 16]));
-        line.say(welcome(1000, vec![number])).await;
-        let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
-        line.renewed(renew.sequence, 5000).await;
+        stream.send(welcome(1000, vec![number])).await;
+        let FromClient::Renew(renew) = stream.next().await else { panic!("a renewal") };
+        stream.renewed(renew.sequence, 5000).await;
         let mut more = client.valid_until();
         in_time("more time", more.wait_for(|_| permit.remaining() > Duration::from_secs(2)))
             .await
@@ -205,12 +210,12 @@ fn a_session_goes_on_by_its_secret() {
 fn what_the_node_does_not_know_is_lost() {
     runtime().block_on(async {
         let mut node = Node::start().await;
-        let (_client, line, asked, number) = asks(&mut node, 1000).await;
-        line.grant(number).await;
+        let (_client, stream, asked, number) = asks(&mut node, 1000).await;
+        stream.grant(number).await;
         let permit = permit(asked).await;
-        drop(line);
-        let (line, _) = node.line().await;
-        line.say(welcome(1000, vec![])).await;
+        drop(stream);
+        let (stream, _) = node.stream().await;
+        stream.send(welcome(1000, vec![])).await;
         let reason = in_time("the loss", permit.lost()).await;
         assert!(matches!(reason, LostReason::SessionLost(_)), "{reason:?}");
     });
@@ -221,23 +226,24 @@ fn what_the_node_does_not_know_is_lost() {
 fn a_new_session_has_no_old_time() {
     runtime().block_on(async {
         let mut node = Node::start().await;
-        let (client, mut line, asked, number) = asks(&mut node, 1000).await;
-        line.grant(number).await;
+        let (client, mut stream, asked, number) = asks(&mut node, 1000).await;
+        stream.grant(number).await;
         let permit = permit(asked).await;
-        let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
-        line.renewed(renew.sequence, 60_000).await;
+        let FromClient::Renew(renew) = stream.next().await else { panic!("a renewal") };
+        stream.renewed(renew.sequence, 60_000).await;
         let mut much = client.valid_until();
         in_time("much time", much.wait_for(|_| permit.remaining() > Duration::from_secs(30)))
             .await
             .unwrap();
-        line.say(Say::Closed(Closed {
-            code: ErrorCode::SessionNotFound.into(),
-            message: "a new incarnation of the node".into(),
-        }))
-        .await;
-        let (line, hello) = node.line().await;
+        stream
+            .send(FromServer::Closed(Closed {
+                code: ErrorCode::SessionNotFound.into(),
+                message: "a new incarnation of the node".into(),
+            }))
+            .await;
+        let (stream, hello) = node.stream().await;
         assert_eq!(hello.session_id, None, "nothing is left to go on with");
-        line.say(welcome(500, vec![])).await;
+        stream.send(welcome(500, vec![])).await;
         let mut until = client.valid_until();
         let soon = || LeaseInstant::now() + Duration::from_secs(2);
         in_time("the time of the new session", until.wait_for(|until| *until < soon()))
@@ -252,20 +258,22 @@ fn a_new_session_has_no_old_time() {
 fn a_waiter_finds_its_node_again() {
     runtime().block_on(async {
         let mut node = Node::start().await;
-        let (_client, line, asked, number) = asks(&mut node, 1000).await;
+        let (_client, stream, asked, number) = asks(&mut node, 1000).await;
         let address = node.address;
-        drop((line, node));
+        drop((stream, node));
         // Longer than the first attempts take together.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert!(!asked.is_finished(), "it has given up");
         let mut node = Node::at(address).await;
-        let (mut line, _) = node.line().await;
-        line.say(welcome(1000, vec![])).await;
-        let Said::Acquire(Acquire { request_id: again, .. }) = line.word(1000).await else {
+        let (mut stream, _) = node.stream().await;
+        stream.send(welcome(1000, vec![])).await;
+        let FromClient::Acquire(Acquire { request_id: again, .. }) =
+            stream.next_request(1000).await
+        else {
             panic!("asks again")
         };
         assert_eq!(again, number);
-        line.grant(number).await;
+        stream.grant(number).await;
         permit(asked).await;
     });
 }
@@ -279,8 +287,8 @@ fn a_waiter_gives_up_at_last() {
     }
     runtime().block_on(async {
         let mut node = Node::start().await;
-        let (_client, line, asked, _) = asks(&mut node, 1000).await;
-        drop((line, node));
+        let (_client, stream, asked, _) = asks(&mut node, 1000).await;
+        drop((stream, node));
         let begun = LeaseInstant::now();
         let error = tokio::time::timeout(DEADLINE, asked).await.unwrap().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
@@ -293,14 +301,15 @@ fn a_waiter_gives_up_at_last() {
 fn no_quorum_is_told() {
     runtime().block_on(async {
         let mut node = Node::start().await;
-        let (_client, line, asked, number) = asks(&mut node, 0).await;
+        let (_client, stream, asked, number) = asks(&mut node, 0).await;
         let text = "no quorum: p1 and p2 do not answer";
-        line.say(Say::Refused(Refused {
-            request_id: number,
-            code: ErrorCode::NoQuorum.into(),
-            message: text.into(),
-        }))
-        .await;
+        stream
+            .send(FromServer::Refused(Refused {
+                request_id: number,
+                code: ErrorCode::NoQuorum.into(),
+                message: text.into(),
+            }))
+            .await;
         let refused = in_time("the answer", asked).await.unwrap().unwrap_err();
         assert_eq!((refused.kind(), refused.to_string().as_str()), (ErrorKind::NoQuorum, text));
     });

@@ -13,7 +13,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use kgate_protocols::registry;
 
@@ -60,44 +59,44 @@ struct ClusterArgs {
     /// Number of nodes
     #[arg(
         long, value_name = "N", default_value_t = 3,
-        value_parser = clap::value_parser!(u32).range(1..=64), env = "KGATE_OPT_NODES"
+        value_parser = clap::value_parser!(u32).range(1..=64)
     )]
     nodes: u32,
     /// Number of slots of a gate; a list is measured in turn
     #[arg(
         short = 'k', long, value_name = "K,..", default_value = "1,3", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_K"
+        value_parser = clap::value_parser!(u32).range(1..=1000)
     )]
     k: Vec<u32>,
     /// Number of gates; each client uses them in turn
     #[arg(
         long, value_name = "G", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=10_000), env = "KGATE_OPT_GATES"
+        value_parser = clap::value_parser!(u32).range(1..=10_000)
     )]
     gates: u32,
     /// Number of clients; a list is measured in turn
     #[arg(
         long, value_name = "C,..", default_value = "1,16,64", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..=10_000), env = "KGATE_OPT_CLIENTS"
+        value_parser = clap::value_parser!(u32).range(1..=10_000)
     )]
     clients: Vec<u32>,
     /// Measured duration of each row in seconds, after one second of warm-up
     #[arg(
         long, value_name = "S", default_value_t = 5,
-        value_parser = clap::value_parser!(u64).range(1..=3600), env = "KGATE_OPT_SECONDS"
+        value_parser = clap::value_parser!(u64).range(1..=3600)
     )]
     seconds: u64,
     /// Time that a permit is held, in microseconds; rounded up to milliseconds unless 0
     #[arg(
         long, value_name = "US", default_value_t = 0,
-        value_parser = clap::value_parser!(u64).range(..=60_000_000), env = "KGATE_OPT_HOLD"
+        value_parser = clap::value_parser!(u64).range(..=60_000_000)
     )]
     hold: u64,
     /// Protocol; `kgate protocols` lists them
-    #[arg(long, value_name = "NAME", default_value = "slots", env = "KGATE_OPT_PROTOCOL")]
+    #[arg(long, value_name = "NAME", default_value = "slots")]
     protocol: String,
     /// Print one JSON object
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    #[arg(long)]
     json: bool,
 }
 

@@ -76,7 +76,7 @@ struct NodeArgs {
     #[arg(value_name = "ID")]
     id: u32,
     /// Host name or address that clients connect to
-    #[arg(long = "host", value_name = "HOST", env = "KGATE_OPT_HOST", value_delimiter = ',')]
+    #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
     hosts: Vec<String>,
     #[command(flatten)]
     more: MoreArgs,
@@ -85,38 +85,35 @@ struct NodeArgs {
 #[derive(Debug, Args)]
 struct MoreArgs {
     /// Directory of ca.pem and ca.key, and of the new files
-    #[arg(long, value_name = "DIR", env = "KGATE_OPT_DIR")]
+    #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// Name of the cluster
-    #[arg(long, value_name = "NAME", env = "KGATE_OPT_CLUSTER")]
+    #[arg(long, value_name = "NAME")]
     cluster: String,
     /// Print the written files as JSON
-    #[arg(long, env = "KGATE_OPT_JSON", value_parser = clap::builder::BoolishValueParser::new())]
+    #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct NewArgs {
     /// Directory of the files; created if necessary
-    #[arg(long, value_name = "DIR", env = "KGATE_OPT_DIR")]
+    #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// Name of the cluster: lower-case letters, digits and hyphens
-    #[arg(long, value_name = "NAME", env = "KGATE_OPT_CLUSTER")]
+    #[arg(long, value_name = "NAME")]
     cluster: String,
     /// Number of nodes: their ids are 0 .. N-1
-    #[arg(
-        long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000),
-        env = "KGATE_OPT_NODES"
-    )]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     nodes: u32,
     /// Host names or addresses that clients connect to, in the order of the node ids
-    #[arg(long = "host", value_name = "HOST", env = "KGATE_OPT_HOST", value_delimiter = ',')]
+    #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
     hosts: Vec<String>,
     /// Name of a client that gets a certificate; repeat for several clients
-    #[arg(long = "client", value_name = "NAME", env = "KGATE_OPT_CLIENT", value_delimiter = ',')]
+    #[arg(long = "client", value_name = "NAME", value_delimiter = ',')]
     clients: Vec<String>,
     /// Print the written files as JSON
-    #[arg(long, env = "KGATE_OPT_JSON", value_parser = clap::builder::BoolishValueParser::new())]
+    #[arg(long)]
     json: bool,
 }
 
@@ -168,7 +165,7 @@ impl CertificateRequest {
 
 fn check_client(name: &str) -> Result<(), Failure> {
     let rule = "use 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end";
-    let wrong = |_| Failure::Usage(format!("{name:?} is no valid name of a client: {rule}"));
+    let wrong = |_| Failure::Usage(format!("invalid client name {name:?}: {rule}"));
     check_cluster(name).map_err(wrong)
 }
 

@@ -1,14 +1,18 @@
 //! The subcommands. The arguments of each are in the file named after it.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::certs::CertsArgs;
 use crate::check::options::{CheckArgs, HELP as CHECK_HELP};
+use crate::completions::{CompletionsArgs, HELP as COMPLETIONS_HELP};
 use crate::demo::node::DemoNodeArgs;
 use crate::demo::{DemoArgs, HELP as DEMO_HELP};
 use crate::evict::EvictArgs;
 use crate::lab::{HELP as LAB_HELP, LabArgs};
+use crate::man::{HELP as MAN_HELP, ManArgs};
 use crate::members::{MEMBERS_HELP, MembersArgs};
 use crate::node::{NODE_HELP, NodeArgs};
 use crate::permits::RenewArgs;
@@ -16,13 +20,15 @@ use crate::protocols::ProtocolsArgs;
 use crate::run::options::{ACQUIRE_HELP, AcquireArgs, RUN_HELP, ReleaseArgs, RunArgs};
 use crate::scenario::{HELP as SCENARIO_HELP, ScenarioArgs};
 use crate::set::{SET_HELP, SetArgs};
+use crate::setup::{SETUP_HELP, SetupArgs};
 use crate::sim::options::{HELP as SIM_HELP, SimArgs};
-use crate::status::{ExplainArgs, StatusArgs};
+use crate::status::{ExplainArgs, StatusArgs, StatusOnceArgs};
 use crate::trace::{HELP as TRACE_HELP, TraceArgs};
+use crate::variables;
 
 /// The gate that lets at most k through, anywhere, with no gatekeeper.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 110, disable_help_subcommand = true)]
+#[command(version, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -41,7 +47,7 @@ pub(crate) enum Command {
     /// Release a permit of kgate acquire
     Release(ReleaseArgs),
     /// Show the holders and waiting clients of gates, at all nodes
-    Status(StatusArgs),
+    Status(StatusOnceArgs),
     /// Explain why clients wait at a gate: for which holders, since when, and what would unblock it
     Explain(ExplainArgs),
     /// Show the status again whenever it changes
@@ -52,11 +58,15 @@ pub(crate) enum Command {
     /// List, add, remove, promote and demote the nodes of a cluster
     #[command(after_long_help = MEMBERS_HELP)]
     Members(MembersArgs),
-    /// Evict a node, whose permits are free when its lease has surely expired; or a durable permit
+    /// Evict a node, whose permits are free when its lease has certainly expired; or a durable
+    /// permit
     Evict(EvictArgs),
-    /// Run a node of a cluster
+    /// Run a node: of this machine, or of a cluster
     #[command(after_long_help = NODE_HELP)]
     Node(NodeArgs),
+    /// Set up the node of this machine, for all its users, as a service
+    #[command(after_long_help = SETUP_HELP)]
+    Setup(SetupArgs),
     /// Simulate a protocol under load, measure it and check every property
     #[command(after_long_help = SIM_HELP)]
     Sim(Box<SimArgs>),
@@ -83,8 +93,32 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Measure the throughput and cost of kgate on this machine
     Bench(BenchArgs),
+    /// Print the completions of a shell
+    #[command(after_long_help = COMPLETIONS_HELP)]
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    #[command(after_long_help = MAN_HELP)]
+    Man(ManArgs),
+    /// Print the version
+    Version,
     #[command(hide = true)]
     DemoNode(DemoNodeArgs),
+}
+
+/// Parses `kgate run ..` alone, because the definitions of all other subcommands take longer than
+/// everything else that its start does. None for other subcommands, and for a command line that is
+/// wrong or asks for help: [`Cli`] says what is to be said.
+pub(crate) fn parse_run(arguments: &[OsString]) -> Option<(RunArgs, ArgMatches)> {
+    let words =
+        arguments.get(1..).filter(|words| words.first().is_some_and(|first| first == "run"));
+    let command = variables::read_alone(RunArgs::augment_args(clap::Command::new("run")));
+    let given = command.try_get_matches_from(words?).ok()?;
+    Some((RunArgs::from_arg_matches(&given).ok()?, given))
+}
+
+/// The same definitions, whose help does not show the values of this process's environment.
+pub(crate) fn without_environment(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(without_environment)
 }
 
 #[cfg(test)]
@@ -93,9 +127,23 @@ mod tests {
 
     use super::*;
 
+    /// `kgate run` is the same command, whichever way its arguments are parsed.
+    #[test]
+    fn run_is_parsed_alone() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let line = words("kgate run gpu -k 3 -p 2 -w 1s --node unix:/x --grace 2s -v -- make -j 4");
+        let (alone, given) = parse_run(&line).expect("a valid command line");
+        let Command::Run(whole) = Cli::parse_from(&line).command else { panic!("run") };
+        assert_eq!(format!("{alone:?}"), format!("{whole:?}"));
+        assert!(given.value_source("wait").is_some());
+        for line in ["kgate status", "kgate run gpu", "kgate run --help", "kgate run -k x g -- a"] {
+            assert!(parse_run(&words(line)).is_none(), "{line}");
+        }
+    }
+
     /// Every command's arguments fit together: no id twice, no conflict with an unknown argument.
     #[test]
     fn the_definitions_are_consistent() {
-        Cli::command().debug_assert();
+        variables::read(Cli::command()).debug_assert();
     }
 }

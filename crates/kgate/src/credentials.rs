@@ -11,31 +11,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Args, Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct CredentialArgs {
     /// Certificate of the authority that signed the node's certificate, for https
-    #[arg(long, value_name = "FILE", env = "KGATE_OPT_CA", help_heading = "Credentials")]
+    #[arg(long, value_name = "FILE", help_heading = "Credentials")]
     pub(crate) ca: Option<PathBuf>,
     /// Certificate of this client
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "key",
-        env = "KGATE_OPT_CERT",
-        help_heading = "Credentials"
-    )]
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = "Credentials")]
     pub(crate) cert: Option<PathBuf>,
     /// Private key of --cert
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "cert",
-        env = "KGATE_OPT_KEY",
-        help_heading = "Credentials"
-    )]
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "Credentials")]
     pub(crate) key: Option<PathBuf>,
     /// File with the token of this client
-    #[arg(long, value_name = "FILE", env = "KGATE_OPT_TOKEN_FILE", help_heading = "Credentials")]
+    #[arg(long, value_name = "FILE", help_heading = "Credentials")]
     pub(crate) token_file: Option<PathBuf>,
     /// Name that the node's certificate must have [default: the host of its address]
-    #[arg(long, value_name = "NAME", env = "KGATE_OPT_TLS_NAME", help_heading = "Credentials")]
+    #[arg(long, value_name = "NAME", help_heading = "Credentials")]
     pub(crate) tls_name: Option<String>,
 }
 

@@ -28,7 +28,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use clap::builder::BoolishValueParser;
 use kgate_protocols::registry::{self, Entry};
 use kgate_sim::Rng;
 use tokio::sync::{mpsc, watch};
@@ -78,41 +77,38 @@ pub(crate) struct DemoArgs {
     /// Number of nodes
     #[arg(
         long, value_name = "N", default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(1..=64), env = "KGATE_OPT_NODES"
+        value_parser = clap::value_parser!(u32).range(1..=64)
     )]
     nodes: u32,
     /// Number of slots of the gate
     #[arg(
         short = 'k', long, value_name = "K", default_value_t = 2,
-        value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_K"
+        value_parser = clap::value_parser!(u32).range(1..=1000)
     )]
     k: u32,
     /// Number of clients [default: three per node]
-    #[arg(
-        long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..=10_000),
-        env = "KGATE_OPT_CLIENTS"
-    )]
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: Option<u32>,
     /// Protocol; `kgate protocols` lists them
-    #[arg(long, value_name = "NAME", default_value = "slots", env = "KGATE_OPT_PROTOCOL")]
+    #[arg(long, value_name = "NAME", default_value = "slots")]
     protocol: String,
     /// Duration in seconds
     #[arg(
         long, value_name = "S", default_value_t = 10,
-        value_parser = clap::value_parser!(u64).range(1..=86_400), env = "KGATE_OPT_SECONDS"
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
     seconds: u64,
     /// Kill as many nodes as the protocol tolerates
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_CHAOS")]
+    #[arg(long)]
     chaos: bool,
     /// Seed of all random choices [default: a random one]
-    #[arg(long, value_name = "SEED", value_parser = parse::seed, env = "KGATE_OPT_SEED")]
+    #[arg(long, value_name = "SEED", value_parser = parse::seed)]
     seed: Option<u64>,
     /// Write the history to a file, one JSON object per line
-    #[arg(long, value_name = "FILE", env = "KGATE_OPT_TRACE")]
+    #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Print only one JSON object, at the end
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    #[arg(long)]
     json: bool,
 }
 

@@ -10,17 +10,25 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kgate_client::{
-    Address, Client, Error, ErrorKind, Lease, LeaseInstant, Permit, Process, SessionToken,
+    Address, Client, Error, ErrorKind, GuardedProcesses, Lease, Permit, Process, SessionToken,
+    local,
 };
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
 use crate::credentials::CredentialArgs;
+use crate::nested;
+use crate::run::INHERITED_MAX;
 use crate::run::keeper::{
-    AcquireRequest, EventSender, Granted, Keeper, KeeperEvent, Refusal, RefusalKind, Wait,
+    AcquireRequest, EventSender, Granted, Keeper, KeeperEvent, Refusal, RefusalKind, ThirdKiller,
+    Wait, Weight,
 };
 use crate::run::margins::Margins;
+use crate::waiting;
+
+/// How often a permit is acquired whose lock cannot be taken.
+const LOCK_ATTEMPTS: u32 = 5;
 
 /// A keeper without a request.
 pub(crate) fn open() -> Box<dyn Keeper> {
@@ -93,10 +101,10 @@ async fn hold(
     mut release: mpsc::UnboundedReceiver<()>,
 ) {
     let acquired = tokio::select! {
-        acquired = acquire(request) => acquired,
+        acquired = acquire_locked(request, events) => acquired,
         _ = release.recv() => return events.send(KeeperEvent::Released),
     };
-    let acquired = match acquired {
+    let (acquired, granted) = match acquired {
         Ok(acquired) => acquired,
         Err(refusal) => {
             events.send(KeeperEvent::Refused(refusal));
@@ -106,10 +114,7 @@ async fn hold(
     };
     let mut until = acquired.client.valid_until();
     events.send(KeeperEvent::Renewed(*until.borrow_and_update()));
-    match granted(&acquired) {
-        Ok(granted) => events.send(KeeperEvent::Granted(granted)),
-        Err(error) => refuse(events, format!("{error:#}")),
-    }
+    events.send(KeeperEvent::Granted(granted));
     let mut lost_reported = false;
     loop {
         tokio::select! {
@@ -137,7 +142,32 @@ struct Acquired {
     margins: Margins,
 }
 
-async fn acquire(request: &AcquireRequest) -> Result<Acquired, Refusal> {
+/// Acquires a permit and its locks. A node that restarts between the grant and the lock has ended
+/// the grant, and is asked again.
+async fn acquire_locked(
+    request: &AcquireRequest,
+    events: &EventSender,
+) -> Result<(Acquired, Granted), Refusal> {
+    let mut attempts = LOCK_ATTEMPTS;
+    loop {
+        let acquired = acquire(request, events).await?;
+        attempts -= 1;
+        match granted(&acquired) {
+            Ok(granted) => return Ok((acquired, granted)),
+            Err(error) if attempts == 0 => {
+                let message = format!("{error:#}: the node restarts again and again; try again");
+                return Err(Refusal { kind: RefusalKind::Unavailable, message });
+            }
+            Err(_) => {
+                let Acquired { client, permit, .. } = acquired;
+                drop(permit);
+                client.close().await;
+            }
+        }
+    }
+}
+
+async fn acquire(request: &AcquireRequest, events: &EventSender) -> Result<Acquired, Refusal> {
     let no_node = || Refusal {
         kind: RefusalKind::Unavailable,
         message: "no node: name one with --node".into(),
@@ -145,17 +175,37 @@ async fn acquire(request: &AcquireRequest) -> Result<Acquired, Refusal> {
     let node = request.node.clone().ok_or_else(no_node)?;
     let place = Place { node, credentials: request.credentials.clone() };
     let address = place.credentials.at(&place.node).map_err(refusal)?;
-    let process = Process::new(rustix::process::getppid().map_or(0, pid), request.command.as_str());
-    let client = Client::connect_as(address, process).await.map_err(refusal)?;
+    let front = rustix::process::getppid().map_or(0, pid);
+    let process = Process::new(front, request.command.as_str());
+    let control_group = request.control_group.clone();
+    let guarded = GuardedProcesses { front_pid: front, control_group };
+    let client =
+        Client::connect_guarded(&address, process.clone(), guarded).await.map_err(refusal)?;
+    let inherits = client.lease().length.is_none();
+    match (request.weight, request.k) {
+        (Weight::Slots(weight), _) | (Weight::All, Some(weight)) if inherits => {
+            check_weight(weight, &request.gate)?;
+        }
+        (Weight::Slots(_) | Weight::All, _) => {}
+    }
     let margins = margins_in(client.lease(), request.grace)?;
     let needs = margins.grace + margins.kill;
-    let mut gate = client.gate(&request.gate).weight(request.weight).min_remaining(needs);
+    let gate = client.gate(&request.gate).min_remaining(needs);
+    let mut gate = match request.weight {
+        Weight::Slots(weight) => gate.weight(weight),
+        Weight::All => gate.exclusive(),
+    };
     if let Some(k) = request.k {
         gate = gate.k(k);
     }
     let permit = match request.wait {
         Wait::No => gate.try_acquire().await.map_err(refusal)?,
-        Wait::ForEver | Wait::AtMost(_) => Some(gate.acquire().await.map_err(refusal)?),
+        Wait::ForEver | Wait::AtMost(_) => Some(tokio::select! {
+            biased;
+            permit = gate.acquire() => permit.map_err(refusal)?,
+            never = waiting::report(&address, &request.gate, &process, events),
+                if request.reports_wait => match never {},
+        }),
     };
     let message = || {
         format!(
@@ -164,7 +214,23 @@ async fn acquire(request: &AcquireRequest) -> Result<Acquired, Refusal> {
         )
     };
     let permit = permit.ok_or_else(|| Refusal { kind: RefusalKind::Busy, message: message() })?;
+    if inherits && request.weight == Weight::All {
+        // The gate's k was not known before.
+        check_weight(permit.k(), &request.gate)?;
+    }
     Ok(Acquired { client, place, permit, margins })
+}
+
+/// Where permits are bound to processes, CMD inherits the lock of each slot.
+fn check_weight(weight: u32, gate: &str) -> Result<(), Refusal> {
+    if usize::try_from(weight).is_ok_and(|weight| weight <= INHERITED_MAX) {
+        return Ok(());
+    }
+    let message = format!(
+        "{weight} slots of gate `{gate}`: on a node without a cluster a command inherits the lock \
+         of each of its slots, and at most {INHERITED_MAX} can be passed; use fewer slots"
+    );
+    Err(Refusal { kind: RefusalKind::Usage, message })
 }
 
 fn pid(pid: rustix::process::Pid) -> u32 {
@@ -234,37 +300,47 @@ fn granted(acquired: &Acquired) -> anyhow::Result<Granted> {
     release_token.extend(serde_json::to_vec(place)?);
     let slots = if permit.slots().is_empty() { vec![0] } else { permit.slots().to_vec() };
     let address: Option<Address> = place.node.parse().ok();
-    let inherited = match address.as_ref().and_then(Address::socket) {
-        Some(socket) if *client.valid_until().borrow() == LeaseInstant::FOR_EVER => {
-            let folder = socket.parent().unwrap_or(Path::new("/"));
-            let locks = slots.iter().map(|slot| lock(folder, permit.gate(), *slot));
+    let folder = address.as_ref().and_then(Address::socket).and_then(Path::parent);
+    let inherited = match folder {
+        Some(folder) if !permit.lock_files().is_empty() => {
+            let locks = permit.lock_files().iter().map(|file| lock(&folder.join(file)));
             let locks = locks.collect::<anyhow::Result<_>>()?;
             permit.bind_to_lock();
             locks
         }
         Some(_) | None => Vec::new(),
     };
+    let variables = nested::variable(permit.gate(), &place.node, permit.reentry_key());
     Ok(Granted {
+        variables: variables.into_iter().collect(),
         slots,
         fence: permit.fence().unwrap_or(0),
         k: permit.k(),
         node: permit.node().to_string(),
+        third_killer: third_killer(client),
         margins: *margins,
         release_token,
         inherited,
     })
 }
 
-/// Locks the file of a slot. It is free, or the node would not have granted the slot.
-fn lock(folder: &Path, gate: &str, slot: u32) -> anyhow::Result<OwnedFd> {
-    let file = kgate_node::lock_slot(folder, gate, slot).with_context(|| {
-        format!(
-            "cannot lock the file of slot {slot} of gate {gate} below {}: another process may hold \
-             it",
-            folder.display()
-        )
-    })?;
-    Ok(file.into())
+/// Whether the node ends CMD if this process and its parent are frozen. A permit that is bound to
+/// processes needs that not.
+fn third_killer(client: &Client) -> ThirdKiller {
+    if client.lease().length.is_none() {
+        return ThirdKiller::NotNeeded;
+    }
+    match client.guarded() {
+        Ok(()) => ThirdKiller::Node,
+        Err("") => ThirdKiller::Absent("the node is of an older version".to_owned()),
+        Err(reason) => ThirdKiller::Absent(reason.to_owned()),
+    }
+}
+
+/// Locks the file of a slot. It is there and free, or the node has ended the grant meanwhile.
+fn lock(file: &Path) -> anyhow::Result<OwnedFd> {
+    let locked = local::lock_file(file);
+    Ok(locked.with_context(|| format!("cannot lock {}", file.display()))?.into())
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod runner;
 
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use kgate_lab::experiment::results::ResultsError;
 use kgate_lab::experiment::run::{RunError, Shard};
@@ -67,7 +66,7 @@ enum LabCommand {
 #[derive(Debug, Args)]
 struct ListArgs {
     /// Print one JSON object
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    #[arg(long)]
     json: bool,
 }
 
@@ -126,7 +125,7 @@ struct CompareArgs {
     #[arg(long, conflicts_with_all = ["other", "by", "json"])]
     markdown: bool,
     /// Print one JSON object
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    #[arg(long)]
     json: bool,
 }
 

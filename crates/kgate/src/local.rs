@@ -1,66 +1,89 @@
 //! The node of this machine or of this user: found if it runs, started otherwise.
 //!
-//! Without a configured cluster, the first `kgate run` of a user starts a node for that user alone,
-//! which stops after 30 seconds without a client. Its socket and the locks of its slots are in the
-//! user's runtime directory, which a reboot clears. Its incarnation is in the state directory, so
-//! fences grow across reboots.
+//! A command without `--node` uses the machine's node if there is one, and else its user's, which
+//! the first command starts. Such a node stops after 30 seconds without a client. Everything of it
+//! is in one folder of the user's home directory: its socket, the locks of its slots, and its
+//! incarnation, so that fences grow across reboots. `--node private` is the user's node even where
+//! the machine has one, and `--node private:DIR` one in another folder.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
-use kgate_client::local;
+use kgate_client::local::{self, Rendezvous};
 use kgate_node::{Config, OneOrMore};
 use rustix::fs::FlockOperation;
+
+use crate::node_arg::PRIVATE;
 
 /// Time without a client after which the node of one user stops.
 const IDLE_STOP_MS: u64 = 30_000;
 
-/// The address of the running node of this machine or of this user.
-pub(crate) fn running() -> Option<String> {
-    local::running_node().map(|socket| format!("unix:{}", socket.display()))
+/// What a name of a node stands for.
+enum Target {
+    /// It runs, or its administrator starts it.
+    Address(String),
+    /// A user's own, in this folder, which is started if it does not run.
+    Folder(PathBuf),
 }
 
-/// The address of the running node, or of one that this call starts.
-pub(crate) fn node() -> anyhow::Result<String> {
-    running().map_or_else(|| start().context("cannot start a node for this user"), Ok)
+/// The node to contact, which runs: the named one, or the one of this machine or of this user.
+pub(crate) fn running(named: Option<&str>) -> anyhow::Result<String> {
+    match target(named)? {
+        Target::Address(address) => Ok(address),
+        Target::Folder(folder) => running_in(&folder).context(
+            "no node runs for this user, so no permit is held: `kgate run` starts one, and --node \
+             names another",
+        ),
+    }
 }
 
-/// The runtime directory, which only this user may access. Created if necessary.
-fn folder() -> anyhow::Result<PathBuf> {
-    let path = local::user_directory();
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&path)
-        .with_context(|| format!("cannot create {}", path.display()))?;
-    anyhow::ensure!(
-        local::is_private(&path),
-        "{} must be a directory that only this user may access: remove it, or set XDG_RUNTIME_DIR",
-        path.display()
-    );
-    Ok(path)
+/// The node to contact; one of this user is started if it does not run.
+pub(crate) fn node(named: Option<&str>) -> anyhow::Result<String> {
+    match target(named)? {
+        Target::Address(address) => Ok(address),
+        Target::Folder(folder) => running_in(&folder)
+            .map_or_else(|| start(&folder).context("cannot start a node for this user"), Ok),
+    }
 }
 
-/// The directory of what survives a reboot: the incarnation of the node.
-fn state_folder() -> PathBuf {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    let state =
-        std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-    state.or_else(home).unwrap_or_else(std::env::temp_dir).join("kgate")
+fn target(named: Option<&str>) -> anyhow::Result<Target> {
+    let Some(named) = named else {
+        return Ok(match local::rendezvous()? {
+            Rendezvous::Machine(socket) => Target::Address(address(&socket)),
+            Rendezvous::User(folder) => Target::Folder(folder),
+        });
+    };
+    if named == PRIVATE {
+        return Ok(Target::Folder(local::user_folder()?));
+    }
+    Ok(match named.strip_prefix("private:") {
+        Some(folder) => Target::Folder(local::private_folder(Path::new(folder))?),
+        None => Target::Address(named.to_owned()),
+    })
+}
+
+fn address(socket: &Path) -> String {
+    format!("unix:{}", socket.display())
+}
+
+fn running_in(folder: &Path) -> Option<String> {
+    let socket = local::socket_in(folder);
+    local::accepts(&socket).is_ok().then(|| address(&socket))
 }
 
 /// Runs the process that starts a node, if this process is one.
 pub(crate) fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
-    if arguments.get(1)? != START {
+    let [_, start, folder] = arguments else { return None };
+    if start != START {
         return None;
     }
-    let node = Command::new("/proc/self/exe").args(["node", "--local"]).process_group(0).spawn();
+    let mut node = Command::new("/proc/self/exe");
+    let node = node.arg0("kgate").args(["node", "--local"]).arg(folder).process_group(0).spawn();
     Some(if node.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -69,48 +92,62 @@ pub(crate) fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
 const START: &str = "start-local-node";
 
 /// Starts a node and waits until it serves. Of several concurrent callers one starts it.
-fn start() -> anyhow::Result<String> {
-    let folder = folder()?;
-    let lock = File::create(folder.join("start.lock"))?;
+fn start(folder: &Path) -> anyhow::Result<String> {
+    // The default folder may not exist yet; another one was created when it was named.
+    if !folder.exists() {
+        local::create_user_folder()?;
+    }
+    let lock = open(&folder.join("start.lock"))?;
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-    if let Some(address) = running() {
+    if let Some(address) = running_in(folder) {
         return Ok(address);
     }
-    let log = File::options().create(true).append(true).open(folder.join("node.log"))?;
+    let log = folder.join("node.log");
     let mut child = Command::new("/proc/self/exe")
         .arg(START)
+        .arg(folder)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(log)
+        .stderr(open(&log)?)
         .spawn()?;
     let mut line = String::new();
     BufReader::new(child.stdout.take().context("its output is not a pipe")?)
         .read_line(&mut line)?;
     child.wait()?;
     if line.is_empty() {
-        anyhow::bail!("it exited at once: see {}", folder.join("node.log").display());
+        anyhow::bail!("it exited at once: {}", last_line(&log));
     }
-    running().context("it has started and does not answer")
+    running_in(folder).context("it has started and does not answer")
 }
 
-/// The configuration of the node for this user.
-pub(crate) fn config() -> anyhow::Result<Config> {
-    let folder = folder()?;
-    let socket = format!("unix:{}", folder.join("node.sock").display());
-    Ok(Config {
-        api: OneOrMore::One(socket),
-        data: Some(state_folder()),
+fn open(path: &Path) -> anyhow::Result<File> {
+    let opened = File::options().create(true).append(true).open(path);
+    opened.with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// What a node that has exited said last, and where the rest is.
+fn last_line(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let line = text.lines().next_back().unwrap_or_default().trim_start_matches("kgate: ");
+    format!("{line} (see {})", log.display())
+}
+
+/// The configuration of the node of one user in that folder.
+pub(crate) fn config(folder: &Path) -> Config {
+    Config {
+        api: OneOrMore::One(address(&local::socket_in(folder))),
+        data: Some(folder.to_owned()),
         lease_ms: 0,
-        slot_files: Some(folder),
+        slot_files: Some(folder.to_owned()),
         idle_stop_ms: Some(IDLE_STOP_MS),
         ..Config::alone("127.0.0.1:0")
-    })
+    }
 }
 
 /// Writes the process id file and closes standard output, once the node serves.
-pub(crate) fn close_output() -> anyhow::Result<()> {
-    std::fs::write(folder()?.join("node.pid"), std::process::id().to_string())?;
+pub(crate) fn close_output(folder: &Path) -> anyhow::Result<()> {
+    std::fs::write(folder.join("node.pid"), std::process::id().to_string())?;
     let nowhere = File::options().write(true).open(Path::new("/dev/null"))?;
     Ok(rustix::stdio::dup2_stdout(&nowhere)?)
 }

@@ -3,11 +3,10 @@
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
-use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
-use kgate_client::{Admin, Error, Joined, Members, Operation};
+use kgate_client::{Admin, Joined, Members, Operation};
 
-use crate::status::{TargetArgs, block_on, report_error, say};
+use crate::status::{TargetArgs, block_on, say};
 use crate::{Failure, Outcome};
 
 /// Shown below `kgate members --help`.
@@ -40,7 +39,7 @@ enum MembersCommand {
         #[command(flatten)]
         target: TargetArgs,
         /// Print JSON
-        #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+        #[arg(long)]
         json: bool,
     },
     /// Add a node, and print the token that it joins with
@@ -78,54 +77,35 @@ pub(crate) fn run(args: &MembersArgs) -> Outcome {
         | MembersCommand::Promote(one)
         | MembersCommand::Demote(one) => &one.target,
     };
-    let address = match target.address() {
-        Ok(address) => address,
-        Err(code) => return Ok(code),
-    };
+    let address = target.address()?;
     block_on(async {
-        let mut admin = match Admin::connect(&address).await {
-            Ok(admin) => admin,
-            Err(error) => return Ok(report_error(&error)),
-        };
+        let mut admin = Admin::connect(&address).await?;
         match &args.command {
-            MembersCommand::List { json, .. } => match admin.members().await {
-                Ok(reply) => list(&reply, *json).map(|()| ExitCode::SUCCESS),
-                Err(error) => Ok(report_error(&error)),
-            },
+            MembersCommand::List { json, .. } => list(&admin.members().await?, *json)?,
             MembersCommand::Add { name, address, .. } => {
-                match admin.add_member(name, address).await {
-                    Ok(Joined { node, token, .. }) => {
-                        writeln!(stdout(), "{token}")?;
-                        say(&format!(
-                            "{name} is node {node}: start it with join = \"{token}\" and address \
-                             = \"{address}\"; with [tls] its certificate has the name \
-                             node-{node}.CLUSTER"
-                        ));
-                        Ok(ExitCode::SUCCESS)
-                    }
-                    Err(error) => Ok(report_error(&error)),
-                }
+                let Joined { node, token, .. } = admin.add_member(name, address).await?;
+                writeln!(stdout(), "{token}")?;
+                say(&format!(
+                    "{name} is node {node}: start it with join = \"{token}\" and address \
+                     = \"{address}\"; with [tls] its certificate has the name \
+                     node-{node}.CLUSTER"
+                ));
             }
             MembersCommand::Remove(one) => {
-                Ok(report_operation(admin.remove_member(&one.node).await))
+                report_operation(&admin.remove_member(&one.node).await?);
             }
-            MembersCommand::Promote(one) => Ok(report_operation(admin.promote(&one.node).await)),
-            MembersCommand::Demote(one) => Ok(report_operation(admin.demote(&one.node).await)),
+            MembersCommand::Promote(one) => report_operation(&admin.promote(&one.node).await?),
+            MembersCommand::Demote(one) => report_operation(&admin.demote(&one.node).await?),
         }
-    })?
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
-/// Prints the result of an operation, and returns its exit code.
-pub(crate) fn report_operation(reply: Result<Operation, Error>) -> ExitCode {
-    match reply {
-        Ok(Operation { message, warning, .. }) => {
-            say(&message);
-            if let Some(warning) = warning {
-                say(&format!("warning: {warning}"));
-            }
-            ExitCode::SUCCESS
-        }
-        Err(error) => report_error(&error),
+/// Prints the result of an operation.
+pub(crate) fn report_operation(Operation { message, warning, .. }: &Operation) {
+    say(message);
+    if let Some(warning) = warning {
+        say(&format!("warning: {warning}"));
     }
 }
 
@@ -156,7 +136,7 @@ fn list(reply: &Members, json: bool) -> Result<(), Failure> {
         let cells: [&str; 7] =
             [&node, member.name(), member.address(), &incarnation, &state, &role, &since];
         let unreachable = if member.is_reachable() { "" } else { "  (unreachable)" };
-        writeln!(out, "{}{unreachable}", row(cells).trim_end())?;
+        writeln!(out, "{}{unreachable}", kgate_api::printable(row(cells).trim_end()))?;
     }
     out.flush()?;
     if let Some(reason) = reply.stale_reason() {

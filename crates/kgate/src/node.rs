@@ -11,15 +11,21 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::run::exit::{FAILED, USAGE};
-use crate::{Failure, Outcome, local};
+use crate::service_manager::{inherited_socket, notify};
+use crate::{Failure, Outcome, local, machine};
 
 /// Shown below `kgate node --help`.
 pub(crate) const NODE_HELP: &str = "\
-Configuration (TOML), the same on all nodes except for `id`, `api` and `data`:
+The node of one machine needs no configuration: `kgate node --machine` as root, or `kgate setup \
+machine` with systemd. Every local user may acquire, the kernel says who asks, and root may \
+operate; /etc/kgate/machine.toml changes that (docs/guide/one-machine.md).
+
+Configuration of a cluster (TOML), the same on all nodes except for `id`, `api` and `data`:
   cluster = \"fleet\"
   id = 0
   nodes = [\"10.0.0.1:7401\", \"10.0.0.2:7401\", \"10.0.0.3:7401\"]
   api = [\"127.0.0.1:7400\", \"unix:/run/kgate/node.sock\"]
+  socket_mode = \"0666\"
   data = \"/var/lib/kgate\"
   [[gate]]
   name = \"gpu\"
@@ -41,18 +47,27 @@ Exit codes: 0: stopped by SIGTERM or SIGINT; 2: usage error: the configuration c
 is invalid; 125: the node cannot start for another reason (for example a port in use), or cannot \
 continue (for example because it was removed).
 
-Example:
-  kgate node --config node.toml";
+A service manager may pass the Unix socket (LISTEN_FDS) and is told when the node serves \
+(NOTIFY_SOCKET).
+
+Examples:
+  kgate node --config node.toml
+  kgate node --machine";
 
 /// Arguments of `kgate node`.
 #[derive(Debug, Args)]
 pub(crate) struct NodeArgs {
-    /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE", env = "KGATE_OPT_CONFIG", required_unless_present = "local")]
+    /// Configuration file (TOML) [with --machine: /etc/kgate/machine.toml if it exists]
+    #[arg(
+        long, value_name = "FILE", required_unless_present_any = ["local", "machine"]
+    )]
     config: Option<PathBuf>,
-    /// Run a node for this user alone, as `kgate run` starts it
-    #[arg(long, hide = true)]
-    local: bool,
+    /// Run the node of this machine, for all its users, at /run/kgate/node.sock
+    #[arg(long, conflicts_with = "local")]
+    machine: bool,
+    /// Run a node for this user alone in that folder, as `kgate run` starts it
+    #[arg(long, hide = true, value_name = "DIR")]
+    local: Option<PathBuf>,
 }
 
 /// Environment variable with the log filter.
@@ -85,6 +100,7 @@ pub(crate) fn log_if_configured() {
 fn exit_code(error: &NotStarted) -> u8 {
     match error {
         NotStarted::Config(_)
+        | NotStarted::SocketNotInApi
         | NotStarted::Links(_)
         | NotStarted::Core(CannotStart::Gate { .. }) => USAGE,
         // The errors of the system have other kinds: this one says that the address is invalid.
@@ -93,20 +109,37 @@ fn exit_code(error: &NotStarted) -> u8 {
         | NotStarted::Core(_)
         | NotStarted::Store(_)
         | NotStarted::Log(_)
+        | NotStarted::Thread(_)
         | NotStarted::SlotFiles(_) => FAILED,
     }
 }
 
+fn configuration(args: &NodeArgs) -> Result<Config, Failure> {
+    let usage = |error: kgate_node::BadConfig| Failure::Usage(error.to_string());
+    if let Some(folder) = &args.local {
+        return Ok(local::config(folder));
+    }
+    if args.machine {
+        return machine::config(args.config.as_deref());
+    }
+    match &args.config {
+        Some(path) => Config::read(path).map_err(usage),
+        None => Err(Failure::Usage("no configuration: give --config FILE or --machine".into())),
+    }
+}
+
 pub(crate) fn run(args: &NodeArgs) -> Outcome {
-    let config = match &args.config {
-        Some(path) => Config::read(path).map_err(|error| Failure::Usage(error.to_string()))?,
-        None => local::config()?,
-    };
+    let config = configuration(args)?;
+    let socket = inherited_socket()?;
     log(EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let crash_stop = config.nodes.len() > 1 && config.faults == Some(Faults::CrashStop);
     let code = runtime.block_on(async {
-        let mut node = match Node::start(config).await {
+        let started = match socket {
+            Some(socket) => Node::start_on_socket(config, socket).await,
+            None => Node::start(config).await,
+        };
+        let mut node = match started {
             Ok(node) => node,
             Err(error) => {
                 eprintln!("kgate: {error}");
@@ -123,9 +156,10 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
         let addresses = serde_json::json!({ "api": node.api(), "peer": node.peer() });
         writeln!(std::io::stdout(), "{addresses}")?;
         std::io::stdout().flush()?;
-        if args.local {
-            local::close_output().map_err(std::io::Error::other)?;
+        if let Some(folder) = &args.local {
+            local::close_output(folder).map_err(std::io::Error::other)?;
         }
+        notify("READY=1");
         let mut term = signal(SignalKind::terminate())?;
         let mut int = signal(SignalKind::interrupt())?;
         tokio::select! {
@@ -141,10 +175,11 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
             _ = term.recv() => {}
             _ = int.recv() => {}
         }
+        notify("STOPPING=1");
         tracing::info!("stopping");
         Ok(node.stop().await.map_or(FAILED, |()| 0))
     });
-    // A thread may wait for the lock of a slot as long as its holder runs: do not wait for it.
+    // Do not wait for threads that still write or wait.
     runtime.shutdown_background();
     let code = code?;
     Ok(ExitCode::from(code))

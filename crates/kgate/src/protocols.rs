@@ -5,15 +5,15 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use clap::builder::BoolishValueParser;
 use kgate_protocols::registry::{ENTRIES, Entry, LOG};
+use serde_json::json;
 
 use crate::{Failure, Outcome};
 
 #[derive(Debug, Args)]
 pub(crate) struct ProtocolsArgs {
     /// Print one JSON object
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 }
 
@@ -34,17 +34,27 @@ fn print_json(to: &mut impl Write) -> Result<(), Failure> {
         .map(|entry| {
             let defects: Vec<_> = entry
                 .published_defects()
-                .map(|d| serde_json::json!({ "id": d.id, "place": d.place, "effect": d.description }))
+                .map(|defect| {
+                    json!({ "id": defect.id, "place": defect.place, "effect": defect.description })
+                })
                 .collect();
-            serde_json::json!({
-                "name": entry.name, "title": entry.title, "spread": entry.broadcast, "detector": entry.detector,
-                "tolerates": entry.tolerates, "tolerates_delay": entry.tolerates_delay, "tolerates_loss": entry.tolerates_loss,
-                "tolerates_duplicates": entry.tolerates_duplicates, "messages": entry.messages, "delays": entry.delays,
-                "citation": entry.citation, "defects": defects,
+            json!({
+                "name": entry.name,
+                "title": entry.title,
+                "spread": entry.broadcast,
+                "detector": entry.detector,
+                "tolerates": entry.tolerates,
+                "tolerates_delay": entry.tolerates_delay,
+                "tolerates_loss": entry.tolerates_loss,
+                "tolerates_duplicates": entry.tolerates_duplicates,
+                "messages": entry.messages,
+                "delays": entry.delays,
+                "citation": entry.citation,
+                "defects": defects,
             })
         })
         .collect();
-    let object = serde_json::json!({ "protocols": rows });
+    let object = json!({ "protocols": rows });
     writeln!(to, "{}", serde_json::to_string_pretty(&object).context("printing JSON")?)?;
     Ok(())
 }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use clap::{Command, CommandFactory};
 
-use crate::cli::Cli;
+use crate::cli::{Cli, without_environment};
+use crate::variables;
 
 /// Every command that is not hidden has its help in the reference.
 #[test]
@@ -14,15 +15,10 @@ fn the_reference_is_up_to_date() {
          The help of every command, as `kgate COMMAND --help` prints it. This page is generated: \
          `cargo xtask reference`.\n",
     );
-    let mut root = plain(Cli::command().term_width(100));
+    let mut root = without_environment(variables::read(Cli::command()).term_width(100));
     root.build();
     write(&mut page, &mut root);
     kgate_testkit::assert_reference("cli.md", &page);
-}
-
-/// Without the values of this process's environment.
-fn plain(command: Command) -> Command {
-    command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(plain)
 }
 
 fn write(page: &mut String, command: &mut Command) {
@@ -30,7 +26,8 @@ fn write(page: &mut String, command: &mut Command) {
     let help = command.render_long_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     let _ = writeln!(page, "\n## {name}\n\n```text\n{}\n```", help.join("\n").trim_end());
-    for command in command.get_subcommands_mut().filter(|command| !command.is_hide_set()) {
+    let shown = |command: &&mut Command| !command.is_hide_set() && command.get_name() != "help";
+    for command in command.get_subcommands_mut().filter(shown) {
         write(page, command);
     }
 }

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use clap::builder::BoolishValueParser;
 use kgate_core::{Span, Time};
 use kgate_lab::scenario::{self, Outcome as Came, RunError};
 use kgate_spec::scenario::ScenarioError;
@@ -55,7 +54,7 @@ pub(crate) struct ScenarioArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) diagram: Option<PathBuf>,
     /// Print one JSON object per scenario
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 }
 

@@ -5,12 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::BoolishValueParser;
 use kgate_client::{Admin, GateChange};
 
 use crate::run::exit::BUSY;
 use crate::run::options::Policy;
-use crate::status::{TargetArgs, block_on, report_error, say};
+use crate::status::{TargetArgs, block_on, say};
 use crate::{Failure, Outcome};
 
 /// Shown below `kgate set --help`.
@@ -19,6 +18,10 @@ A greater k takes effect at once. A smaller k is committed at once and takes eff
 slot at or above it has been released: until then kgate set waits. k = 0 closes a gate: no \
 request is granted, and waiting requests are refused. A new policy applies to permits granted \
 from then on.
+
+Without a cluster the node of this machine or user changes its own gate, and creates it if need \
+be. It remembers k until it is set again: -k of a request no longer changes it, not even while \
+the gate is unused.
 
 Exit codes: 0: the change is in effect; 1: no such gate; 2: usage error; 120: committed, but not \
 drained in time (the remaining holders are printed); 122: no quorum or no node; 123: concurrent \
@@ -38,28 +41,22 @@ pub(crate) struct SetArgs {
     #[arg(value_name = "NAME")]
     name: String,
     /// New k: the number of slots of the gate; 0 closes it
-    #[arg(short = 'k', value_name = "K", env = "KGATE_OPT_K")]
+    #[arg(short = 'k', value_name = "K")]
     k: Option<u32>,
     /// New policy for the slots of an unreachable holder: lease, they are free when its node is
     /// evicted; hold, they stay in use until it releases them
-    #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
+    #[arg(long, value_enum)]
     policy: Option<Policy>,
     /// Return when the change is committed, before the slots above k are released
-    #[arg(
-        long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_NO_WAIT",
-        conflicts_with = "wait"
-    )]
+    #[arg(long, conflicts_with = "wait")]
     no_wait: bool,
     /// Maximum time to wait for the change to take effect, for example 30s or 5m [default: 1h]
-    #[arg(
-        short, long, value_name = "DUR", value_parser = crate::run::options::duration,
-        env = "KGATE_OPT_WAIT"
-    )]
+    #[arg(short, long, value_name = "DUR", value_parser = crate::run::options::duration)]
     wait: Option<Duration>,
     #[command(flatten)]
     target: TargetArgs,
     /// Print JSON
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    #[arg(long)]
     json: bool,
 }
 
@@ -71,33 +68,23 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
         );
         return Err(Failure::Usage(text));
     }
-    let address = match args.target.address() {
-        Ok(address) => address,
-        Err(code) => return Ok(code),
-    };
+    let address = args.target.address_or_start()?;
     block_on(async {
-        let reply = async {
-            let mut admin = Admin::connect(&address).await?;
-            let mut change = admin.set_gate(&args.name);
-            if let Some(k) = args.k {
-                change = change.k(k);
-            }
-            if let Some(policy) = args.policy {
-                change = change.policy(policy.into());
-            }
-            if let Some(wait) = args.wait {
-                change = change.timeout(wait);
-            }
-            if args.no_wait {
-                change = change.no_wait();
-            }
-            change.send().await
-        };
-        let reply = reply.await;
-        let reply = match reply {
-            Ok(reply) => reply,
-            Err(error) => return Ok(report_error(&error)),
-        };
+        let mut admin = Admin::connect(&address).await?;
+        let mut change = admin.set_gate(&args.name);
+        if let Some(k) = args.k {
+            change = change.k(k);
+        }
+        if let Some(policy) = args.policy {
+            change = change.policy(policy.into());
+        }
+        if let Some(wait) = args.wait {
+            change = change.timeout(wait);
+        }
+        if args.no_wait {
+            change = change.no_wait();
+        }
+        let reply = change.send().await?;
         if args.json {
             writeln!(stdout(), "{}", reply.to_json())?;
         }
@@ -107,14 +94,13 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
             Some(Policy::Lease) => " and policy lease",
             None => "",
         };
-        say(&format!(
-            "gate `{}`: k = {k}{policy} at log index {log_index}; k was {previous_k}",
-            args.name
-        ));
+        let entry =
+            if log_index == 0 { String::new() } else { format!(" at log index {log_index}") };
+        say(&format!("gate `{}`: k = {k}{policy}{entry}; k was {previous_k}", args.name));
         if !drained {
             say(&format!("up to {} slots are in use until these are released:", previous_k.max(k)));
             draining.iter().for_each(|holder| say(&format!("  {holder}")));
         }
         Ok(if drained || args.no_wait { ExitCode::SUCCESS } else { ExitCode::from(BUSY) })
-    })?
+    })
 }

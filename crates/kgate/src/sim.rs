@@ -219,7 +219,12 @@ fn sorted(resizes: &[(Span, u32)]) -> Vec<(Span, u32)> {
 }
 
 /// The pause between a release and the next request.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // Whole nanoseconds.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "whole nanoseconds"
+)]
 fn think(args: &SimArgs) -> Think {
     match args.rho {
         Some(rho) => {

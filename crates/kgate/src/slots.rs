@@ -7,37 +7,31 @@ use kgate_core::{Dissemination, MembershipSource, SlotOptions, Span};
 #[derive(Debug, Args)]
 pub(crate) struct SlotArgs {
     /// How requests reach all processes (slots) [default: depends on n]
-    #[arg(long, value_enum, value_name = "HOW", env = "KGATE_OPT_DISSEMINATION")]
+    #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) dissemination: Option<DisseminationArg>,
     /// Source of the membership (slots) [default: log]
-    #[arg(long, value_enum, value_name = "SOURCE", env = "KGATE_OPT_MEMBERSHIP")]
+    #[arg(long, value_enum, value_name = "SOURCE")]
     pub(crate) membership: Option<MembershipArg>,
     /// A process with an earlier request of its own defers its answer until that request is
     /// decided (slots, not on a tree) [default: on]
-    #[arg(long, value_enum, value_name = "ON|OFF", env = "KGATE_OPT_DEFER")]
+    #[arg(long, value_enum, value_name = "ON|OFF")]
     pub(crate) defer: Option<Switch>,
     /// A decision that no process can use is not announced (slots) [default: on]
-    #[arg(long, value_enum, value_name = "ON|OFF", env = "KGATE_OPT_QUIET")]
+    #[arg(long, value_enum, value_name = "ON|OFF")]
     pub(crate) quiet: Option<Switch>,
     /// A slot without a waiting request stays cached at its last holder (slots) [default: on]
-    #[arg(long, value_enum, value_name = "ON|OFF", env = "KGATE_OPT_KEEP")]
+    #[arg(long, value_enum, value_name = "ON|OFF")]
     pub(crate) keep: Option<Switch>,
     /// How often a slot may pass between clients of one process while other processes wait (slots)
     /// [default: 4]
-    #[arg(long, value_name = "B", env = "KGATE_OPT_COHORT")]
+    #[arg(long, value_name = "B")]
     pub(crate) cohort: Option<u16>,
     /// Number of slots that a process requests at once for several of its clients (slots)
     /// [default: 1, one client at a time]
-    #[arg(
-        long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..),
-        env = "KGATE_OPT_BATCH",
-    )]
+    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: Option<u32>,
     /// Number of independent queues into which the slots are split (slots) [default: 1]
-    #[arg(
-        long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..),
-        env = "KGATE_OPT_LANES",
-    )]
+    #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) lanes: Option<u32>,
 }
 
@@ -60,9 +54,9 @@ pub(crate) enum MembershipArg {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
-    /// enabled
+    /// this optimisation is enabled
     On,
-    /// disabled
+    /// this optimisation is disabled
     Off,
 }
 

@@ -1,28 +1,39 @@
-//! `kgate status`, `kgate explain`, `kgate watch`: the holders and waiting clients of gates.
+//! `kgate status` and `kgate explain`: the holders and waiting clients of gates.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use clap::builder::BoolishValueParser;
-use kgate_client::{Address, Admin, ClientStatus, Error, ErrorKind, Status};
-use tokio_stream::StreamExt;
+use kgate_api::printable;
+use kgate_client::{Address, Admin, ClientStatus, GateStatus, Status};
 
 use crate::credentials::CredentialArgs;
-use crate::run::exit::{BUSY, FAILED, K_CONFLICT, NO_SUCH_OBJECT, UNAVAILABLE, USAGE};
+use crate::node_arg::NodeArg;
+use crate::run::exit::{NO_SUCH_OBJECT, UNAVAILABLE};
 use crate::{Failure, Outcome, local};
 
-/// Arguments of `kgate status` and `kgate watch`.
+/// Arguments of `kgate watch`, and of `kgate status` among others.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// The gate [default: all gates]
     #[arg(value_name = "NAME")]
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     #[command(flatten)]
-    target: TargetArgs,
+    pub(crate) target: TargetArgs,
     /// Print JSON
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
-    json: bool,
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `kgate status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusOnceArgs {
+    #[command(flatten)]
+    shown: StatusArgs,
+    /// Print the names of the gates only, one per line
+    #[arg(long, conflicts_with = "json")]
+    names: bool,
 }
 
 /// Arguments of `kgate explain`.
@@ -32,10 +43,7 @@ pub(crate) struct ExplainArgs {
     #[arg(value_name = "NAME", required_unless_present = "timing")]
     name: Option<String>,
     /// Print the timing of the node's leases and its margins instead
-    #[arg(
-        long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_TIMING",
-        conflicts_with = "name"
-    )]
+    #[arg(long, conflicts_with = "name")]
     timing: bool,
     #[command(flatten)]
     target: TargetArgs,
@@ -44,128 +52,76 @@ pub(crate) struct ExplainArgs {
 /// The node to contact, and the credentials for it.
 #[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
-    /// The node to contact: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this
-    /// machine or of this user]
-    #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
-    node: Option<String>,
+    #[command(flatten)]
+    node: NodeArg,
     #[command(flatten)]
     credentials: CredentialArgs,
 }
 
 impl TargetArgs {
-    pub(crate) fn address(&self) -> Result<Address, ExitCode> {
-        address(self.node.clone(), &self.credentials)
+    pub(crate) fn address(&self) -> Result<Address, Failure> {
+        address(&self.node, &self.credentials)
+    }
+
+    /// The same; a node of this user is started if none runs.
+    pub(crate) fn address_or_start(&self) -> Result<Address, Failure> {
+        Ok(self.credentials.at(&crate::find_node(self.node.named())?)?)
     }
 }
 
-/// The named node, or the one of this machine or user. Otherwise prints the error.
-pub(crate) fn address(
-    node: Option<String>,
-    credentials: &CredentialArgs,
-) -> Result<Address, ExitCode> {
-    let address = node.or_else(local::running).ok_or_else(|| {
-        say("no node runs on this machine for this user: name one with --node, or start one with \
-         kgate run");
-        ExitCode::from(UNAVAILABLE)
-    })?;
-    credentials.at(&address).map_err(|error| report_error(&error))
+/// The named node, or the one of this machine or user.
+pub(crate) fn address(node: &NodeArg, credentials: &CredentialArgs) -> Result<Address, Failure> {
+    let address = local::running(node.named())
+        .map_err(|error| Failure::Exit(UNAVAILABLE, format!("{error:#}")))?;
+    Ok(credentials.at(&address)?)
 }
 
+/// Prints a message. What other parties have put into it reaches no terminal as it is.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "kgate: {text}");
+    let _ = writeln!(std::io::stderr(), "kgate: {}", kgate_api::printable_lines(text));
 }
 
-/// Prints the error, and returns its exit code.
-pub(crate) fn report_error(error: &Error) -> ExitCode {
-    say(&error.to_string());
-    ExitCode::from(match error.kind() {
-        ErrorKind::Busy | ErrorKind::LimitExceeded | ErrorKind::TimedOut => BUSY,
-        ErrorKind::NoQuorum => UNAVAILABLE,
-        ErrorKind::Conflict => K_CONFLICT,
-        ErrorKind::GateNotFound | ErrorKind::NodeNotFound | ErrorKind::PermitNotFound => {
-            NO_SUCH_OBJECT
-        }
-        ErrorKind::InvalidAddress | ErrorKind::BadRequest | ErrorKind::TooLarge => USAGE,
-        ErrorKind::Unreachable | ErrorKind::NodeGone => UNAVAILABLE,
-        ErrorKind::Credentials
-        | ErrorKind::SessionNotFound
-        | ErrorKind::Unauthenticated
-        | ErrorKind::PermissionDenied
-        | ErrorKind::Protocol
-        | _ => FAILED,
-    })
+pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }
 
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(future))
-}
-
-pub(crate) fn status(args: &StatusArgs) -> Outcome {
-    let address = match args.target.address() {
-        Ok(address) => address,
-        Err(code) => return Ok(code),
-    };
-    match block_on(Status::fetch(&address, args.name.as_deref()))? {
-        Ok(reply) if args.name.is_some() && reply.gates().next().is_none() => {
-            Ok(no_gate(args.name.as_deref()))
-        }
-        Ok(reply) => show(&reply, args).map(|()| ExitCode::SUCCESS),
-        Err(error) => Ok(report_error(&error)),
+pub(crate) fn status(StatusOnceArgs { shown: args, names }: &StatusOnceArgs) -> Outcome {
+    let reply = fetch(&args.target, args.name.as_deref())?;
+    if let Some(name) = args.name.as_deref().filter(|_| reply.gates().next().is_none()) {
+        return Err(no_gate(name));
     }
+    if *names {
+        let mut out = stdout().lock();
+        for gate in reply.gates() {
+            writeln!(out, "{}", printable(gate.name()))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    show(&reply, args)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn no_gate(name: Option<&str>) -> ExitCode {
-    say(&format!("there is no gate `{}`: `kgate status` lists all", name.unwrap_or_default()));
-    ExitCode::from(NO_SUCH_OBJECT)
+fn fetch(target: &TargetArgs, gate: Option<&str>) -> Result<Status, Failure> {
+    let address = target.address()?;
+    block_on(async { Ok(Status::fetch(&address, gate).await?) })
+}
+
+fn no_gate(name: &str) -> Failure {
+    Failure::Exit(NO_SUCH_OBJECT, format!("there is no gate `{name}`: `kgate status` lists all"))
 }
 
 pub(crate) fn explain(args: &ExplainArgs) -> Outcome {
-    let address = match args.target.address() {
-        Ok(address) => address,
-        Err(code) => return Ok(code),
-    };
     if args.timing {
-        let timing = block_on(async { Admin::connect(&address).await?.timing().await })?;
-        return match timing {
-            Ok(table) => {
-                writeln!(stdout().lock(), "{}", table.trim_end())?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Err(error) => Ok(report_error(&error)),
-        };
+        let address = args.target.address()?;
+        let table = block_on(async { Ok(Admin::connect(&address).await?.timing().await?) })?;
+        writeln!(stdout().lock(), "{}", table.trim_end())?;
+        return Ok(ExitCode::SUCCESS);
     }
-    match block_on(Status::fetch(&address, args.name.as_deref()))? {
-        Ok(reply) => match reply.gates().next() {
-            Some(gate) => {
-                write!(stdout().lock(), "{}", gate.explain())?;
-                Ok(ExitCode::SUCCESS)
-            }
-            None => Ok(no_gate(args.name.as_deref())),
-        },
-        Err(error) => Ok(report_error(&error)),
-    }
-}
-
-pub(crate) fn watch(args: &StatusArgs) -> Outcome {
-    let address = match args.target.address() {
-        Ok(address) => address,
-        Err(code) => return Ok(code),
-    };
-    block_on(async {
-        let replies = match Status::watch(&address, args.name.as_deref()).await {
-            Ok(replies) => replies,
-            Err(error) => return Ok(report_error(&error)),
-        };
-        let mut replies = std::pin::pin!(replies);
-        while let Some(reply) = replies.next().await {
-            match reply {
-                Ok(reply) => show(&reply, args)?,
-                Err(error) => return Ok(report_error(&error)),
-            }
-        }
-        Ok(ExitCode::SUCCESS)
-    })?
+    let name = args.name.as_deref().expect("clap requires it without --timing");
+    let reply = fetch(&args.target, Some(name))?;
+    let gate = reply.gates().next().ok_or_else(|| no_gate(name))?;
+    write!(stdout().lock(), "{}", gate.explain())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn show(reply: &Status, args: &StatusArgs) -> Result<(), Failure> {
@@ -174,70 +130,87 @@ fn show(reply: &Status, args: &StatusArgs) -> Result<(), Failure> {
         writeln!(out, "{}", reply.to_json())?;
         return Ok(out.flush()?);
     }
+    for line in lines(reply, args.name.as_deref(), Duration::ZERO) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(out.flush()?)
+}
+
+/// The status as lines for people, `elapsed` after it was read. The lines are printable.
+pub(crate) fn lines(reply: &Status, name: Option<&str>, elapsed: Duration) -> Vec<String> {
+    let reply = reply.printable();
+    let mut lines = Vec::new();
     for gate in reply.gates() {
-        let (taken, waiting) = (gate.slots_in_use(), gate.waiting().len());
-        let (name, k, protocol) = (gate.name(), gate.k(), gate.protocol());
-        let closed = if k == 0 { " (closed)" } else { "" };
         let at_least = if reply.incomplete_nodes().is_empty() { "" } else { "at least " };
-        writeln!(
-            out,
-            "{name}  k = {k}{closed}  {at_least}{taken} in use  {at_least}{waiting} waiting  \
-             ({protocol})"
-        )?;
-        for holder in gate.holders() {
-            let slots: Vec<String> = holder.slots().iter().map(u32::to_string).collect();
-            let place =
-                if slots.is_empty() { "holds".into() } else { format!("slot {}", slots.join(",")) };
-            let fence = holder.fence_hex().unwrap_or("-");
-            let cut = if holder.is_disconnected() { "  (disconnected)" } else { "" };
-            writeln!(out, "  {place:<8} {}  fence {fence}{cut}", client(&holder))?;
-        }
-        for held in gate.durable_permits() {
-            let slots: Vec<String> = held.slots().iter().map(u32::to_string).collect();
-            let end = held
-                .ttl_left()
-                .map_or_else(|| "no ttl".to_owned(), |left| format!("ttl {} s", left.as_secs()));
-            let place = format!("slot {}", slots.join(","));
-            let (permit, holder, since, fence) =
-                (held.permit_id(), held.holder(), held.age().as_secs(), held.fence_hex());
-            writeln!(
-                out,
-                "  {place:<8} durable permit {permit} of {holder}  {since} s  {end}  fence {fence}"
-            )?;
-        }
-        for (place, waiter) in gate.waiting().enumerate() {
-            writeln!(out, "  {:<8} {}", format!("queue {}", place + 1), client(&waiter))?;
-        }
+        gate_lines(gate, at_least, elapsed, &mut lines);
     }
     if reply.gates().next().is_none() {
         // A watch may start before its gate exists.
-        match &args.name {
-            Some(name) => writeln!(out, "no gate `{name}` yet: `kgate status` lists all")?,
-            None => writeln!(out, "no gates yet: `kgate run NAME -k K -- CMD` creates one")?,
-        }
+        lines.push(match name {
+            Some(name) => format!("no gate `{name}` yet: `kgate status` lists all"),
+            None => "no gates yet: `kgate run NAME -k K CMD` creates one".to_owned(),
+        });
     }
     for (state, nodes) in
         [("unreachable", reply.unreachable()), ("declared dead", reply.declared_dead())]
     {
         if !nodes.is_empty() {
             let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
-            writeln!(out, "{state}: node {}", nodes.join(", "))?;
+            lines.push(format!("{state}: node {}", nodes.join(", ")));
         }
     }
     for lease in reply.leases() {
         if let Some(reason) = lease.missing_reason() {
-            writeln!(out, "node {} cannot grant: {reason}", lease.node())?;
+            lines.push(format!("node {} cannot grant: {reason}", lease.node()));
         }
     }
-    Ok(out.flush()?)
+    lines
 }
 
-fn client(client: &ClientStatus) -> String {
+fn gate_lines(gate: GateStatus<'_>, at_least: &str, elapsed: Duration, lines: &mut Vec<String>) {
+    let (taken, waiting) = (gate.slots_in_use(), gate.waiting().len());
+    let (name, k, protocol) = (gate.name(), gate.k(), gate.protocol());
+    let closed = if k == 0 { " (closed)" } else { "" };
+    lines.push(format!(
+        "{name}  k = {k}{closed}  {at_least}{taken} in use  {at_least}{waiting} waiting  \
+         ({protocol})"
+    ));
+    for holder in gate.holders() {
+        let slots: Vec<String> = holder.slots().iter().map(u32::to_string).collect();
+        let place =
+            if slots.is_empty() { "holds".into() } else { format!("slot {}", slots.join(",")) };
+        let fence = holder.fence_hex().unwrap_or("-");
+        let cut = if holder.is_disconnected() { "  (disconnected)" } else { "" };
+        let guarded = if holder.is_guarded() { "  (guarded by its node)" } else { "" };
+        let client = client(&holder, elapsed);
+        lines.push(format!("  {place:<8} {client}  fence {fence}{guarded}{cut}"));
+    }
+    for held in gate.durable_permits() {
+        let slots: Vec<String> = held.slots().iter().map(u32::to_string).collect();
+        let left = |ttl: Duration| format!("ttl {} s", ttl.saturating_sub(elapsed).as_secs());
+        let end = held.ttl_left().map_or_else(|| "no ttl".to_owned(), left);
+        let place = format!("slot {}", slots.join(","));
+        let age = (held.age() + elapsed).as_secs();
+        let (permit, holder, fence) = (held.permit_id(), held.holder(), held.fence_hex());
+        lines.push(format!(
+            "  {place:<8} durable permit {permit} of {holder}  {age} s  {end}  fence {fence}"
+        ));
+    }
+    for (place, waiter) in gate.waiting().enumerate() {
+        let place = format!("queue {}", place + 1);
+        lines.push(format!("  {place:<8} {}", client(&waiter, elapsed)));
+    }
+}
+
+fn client(client: &ClientStatus, elapsed: Duration) -> String {
     let process = client.process();
-    let since = kgate_api::ago(u64::try_from(client.age().as_nanos()).unwrap_or(u64::MAX));
+    let age = client.age() + elapsed;
+    let age = kgate_api::ago(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
     let description = match process.pid {
         0 => "an unknown process".to_owned(),
         pid => format!("pid {pid} {}@{}", process.user, process.host),
     };
-    format!("node {}  {description}  {since}  {}", client.node(), process.command)
+    let command = process.command;
+    let (node, session) = (client.node(), client.session_id());
+    format!("node {node}  {description}  {age}  session {node}:{session}  {command}")
 }

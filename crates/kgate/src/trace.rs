@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use kgate_spec::diagram::{self, DrawError};
 use kgate_spec::history::{self, TraceError, Verdict};
@@ -78,7 +77,7 @@ pub(crate) enum TraceCommand {
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// Print one JSON object
-        #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+        #[arg(long)]
         json: bool,
     },
 }

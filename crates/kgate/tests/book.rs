@@ -62,12 +62,15 @@ fn every_chapter_is_run() {
 #[test]
 fn wrong_chapters_are_found() {
     let sim = "```sh\nkgate sim --protocol raymond -n 4 -k 1 --duration 20\n```\n";
-    let draw = "```sh\nkgate scenario scenarios/vcube/d1.txt --diagram docs/book/src/img/raymond.svg\n```\n";
+    let draw = "```sh\nkgate scenario scenarios/vcube/d1.txt \
+                --diagram docs/book/src/img/raymond.svg\n```\n";
     for (text, says) in [
         (format!("{sim}\n```text\ngranted     123456 of 123456 requests\n```\n"), "does not print"),
         (
             format!(
-                "{sim}\n```text\nverdict     PASS: never more than 1 slots in use, every request of a live process served\nprotocol    raymond: permissions of all but k, asked for directly\n```\n"
+                "{sim}\n```text\nverdict     PASS: never more than 1 slots in use, every request \
+                 of a live process served\nprotocol    raymond: permissions of all but k, asked \
+                 for directly\n```\n"
             ),
             "does not print",
         ),
@@ -80,7 +83,7 @@ fn wrong_chapters_are_found() {
     }
 }
 
-/// Runs what a chapter tells to run; what is not true is told.
+/// Runs the commands of a chapter and reports every difference.
 fn check(chapter: &str, text: &str) -> Result<(), String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("book").join(chapter);
     let pictures = folder.join("docs/book/src/img");
@@ -109,8 +112,8 @@ fn check(chapter: &str, text: &str) -> Result<(), String> {
             fs::copy(&drawn, &kept).expect("a picture of the book");
         } else if fs::read(&drawn).ok() != fs::read(&kept).ok() {
             return Err(format!(
-                "its command draws another picture than {}: look at both, and put the new one there by KGATE_BOOK_UPDATE=1 cargo \
-                 test -p kgate --test book",
+                "its command draws another picture than {}: look at both, and put the new one \
+                 there by KGATE_BOOK_UPDATE=1 cargo test -p kgate --test book",
                 kept.display()
             ));
         }
@@ -143,7 +146,7 @@ fn run(folder: &Path, command: &str) -> Result<String, String> {
     }
 }
 
-/// Whether the lines that the book tells are printed, in their order.
+/// Whether the lines of the chapter are printed, in their order.
 fn compare(commands: &str, told: &str, printed: &str) -> Result<(), String> {
     let mut lines = printed.lines();
     for line in told.lines().filter(|line| line.trim() != "...") {

@@ -3,29 +3,15 @@
 mod common;
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use common::{json, kgate, stderr, stdout};
 use kgate_core::{Incarnation, NodeId};
 use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security, WhenFull};
+use kgate_testkit::TempFolder;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-
-/// A directory that is removed on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("kgate-certs-{}-{name}", std::process::id())))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn security(dir: &Path, node: u32) -> Security {
     let file = |kind: &str| dir.join(format!("node-{node}.{kind}"));
@@ -35,8 +21,8 @@ fn security(dir: &Path, node: u32) -> Security {
 /// Two nodes connect with the files.
 #[test]
 fn a_link_comes_up_with_them() {
-    let folder = Folder::new("link");
-    let dir = &folder.0;
+    let folder = TempFolder::new("link");
+    let dir = &*folder;
     let made = kgate(&format!("certs new --dir {} --cluster farm --nodes 2", dir.display()));
     assert!(made.status.success(), "{}", stderr(&made));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -81,8 +67,8 @@ fn a_link_comes_up_with_them() {
 /// Only the owner can read keys; names are those that links expect; JSON has the paths.
 #[test]
 fn files_names_and_modes() {
-    let folder = Folder::new("files");
-    let dir = folder.0.display();
+    let folder = TempFolder::new("files");
+    let dir = folder.display();
     let report = json(&format!(
         "certs new --dir {dir} --cluster farm --nodes 2 --client alice --client bob --json"
     ));
@@ -101,16 +87,14 @@ fn files_names_and_modes() {
 /// A second call changes nothing, even if only one of the files exists.
 #[test]
 fn nothing_is_overwritten() {
-    let folder = Folder::new("twice");
-    std::fs::create_dir(&folder.0).unwrap();
-    let key = folder.0.join("node-1.key");
+    let folder = TempFolder::new("twice");
+    let key = folder.join("node-1.key");
     std::fs::write(&key, "mine").unwrap();
-    let refused =
-        kgate(&format!("certs new --dir {} --cluster farm --nodes 2", folder.0.display()));
+    let refused = kgate(&format!("certs new --dir {} --cluster farm --nodes 2", folder.display()));
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("node-1.key exists"), "{}", stderr(&refused));
     assert_eq!(std::fs::read_to_string(&key).unwrap(), "mine");
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "something was written");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "something was written");
 }
 
 /// Invalid names are usage errors, and the help explains the files.
@@ -119,11 +103,11 @@ fn names_and_help() {
     for (line, part) in [
         (
             "certs new --dir nowhere --cluster Farm --nodes 2",
-            "\"Farm\" is no valid name of a cluster: use 1 to 63 lower-case letters",
+            "invalid cluster name \"Farm\": use 1 to 63 lower-case letters",
         ),
         (
             "certs new --dir nowhere --cluster farm --nodes 2 --client a/b",
-            "\"a/b\" is no valid name of a client",
+            "invalid client name \"a/b\"",
         ),
         ("certs new --dir nowhere --cluster farm --nodes 0", "0 is not in 1..=1000"),
     ] {

@@ -11,7 +11,8 @@ fn check_explores_numbered_slots() {
         "-n 2 -k 2 --entries 2 --ask-inside --weight-max 2",
         "-n 2 -k 1 --restarts 1 --withdrawals 1 --channels unordered",
         "-n 2 -k 1 --restarts 1 --membership join",
-        "-n 3 -k 1 --entries 1,1,0 --crashes 1 --dissemination tree --defer off --quiet off --keep off --cohort 0",
+        "-n 3 -k 1 --entries 1,1,0 --crashes 1 --dissemination tree --defer off --quiet off \
+         --keep off --cohort 0",
         "-n 2 -k 2 --weight-max 2 --resize 1,2",
         "-n 2 -k 2 --entries 2,1 --clients 2 --batch 2",
         "-n 2 -k 1 --ask-again --expiries 1 --loss 1",

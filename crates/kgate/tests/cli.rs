@@ -5,6 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::{json, kgate, stderr, stdout};
+use kgate_testkit::TempFolder;
 
 /// Usage errors exit with 2, print nothing on stdout, and say what is wrong and what to do.
 #[test]
@@ -168,7 +169,8 @@ fn json_is_complete() {
 /// replay shows the same run.
 #[test]
 fn a_violation_can_be_replayed() {
-    let line = "sim --protocol vcube -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 --as-printed D2 --json";
+    let line = "sim --protocol vcube -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 \
+                --as-printed D2 --json";
     let output = kgate(line);
     assert_eq!(output.status.code(), Some(1));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
@@ -192,17 +194,24 @@ fn a_violation_can_be_replayed() {
 fn the_printed_command_gives_the_same_run() {
     for line in [
         "sim",
-        "sim --protocol bas -n 13 -k 2 --load high --random-crashes 4 --latency uniform=0.2..1 --fifo --duration 50 --seed 9",
-        "sim --protocol robust -n 9 -k 1 --load first=4 --entries 3 --send-cost staggered --receive-cost queue --crash 8@3",
-        "sim --protocol timer-free -n 9 -k 3 --tolerate 1 --refresh 5 --load high --hold 1 --rho 2.5 --send 0 --receive 0 \
-         --latency grid=3x3,intra=0.01..0.02,inter=0.5..0.6 --crash 3@20",
-        "sim --protocol tree-token -n 9 --graph random --load high --hold 1 --random-recoveries 5 --down-for 3 \
-         --down kept --crash 3@20..25,4@30 --think gaussian=1,0.5",
+        "sim --protocol bas -n 13 -k 2 --load high --random-crashes 4 --latency uniform=0.2..1 \
+         --fifo --duration 50 --seed 9",
+        "sim --protocol robust -n 9 -k 1 --load first=4 --entries 3 --send-cost staggered \
+         --receive-cost queue --crash 8@3",
+        "sim --protocol timer-free -n 9 -k 3 --tolerate 1 --refresh 5 --load high --hold 1 \
+         --rho 2.5 --send 0 --receive 0 --latency grid=3x3,intra=0.01..0.02,inter=0.5..0.6 \
+         --crash 3@20",
+        "sim --protocol tree-token -n 9 --graph random --load high --hold 1 --random-recoveries 5 \
+         --down-for 3 --down kept --crash 3@20..25,4@30 --think gaussian=1,0.5",
         "sim --protocol tree-token -n 9 --load high --hold 1 --ask-inside",
-        "sim --protocol stabilizing -n 9 --graph star --start random --corrupt 3@500 --forged 1 --refresh 4",
-        "sim --protocol vcube -n 9 --load high --detector oracle=2 --pause 3@5..9,4@7..8 --partition 0+1@20..30,2>@40..50",
-        "sim --protocol stabilizing -n 9 --load high --loss 0.2 --duplicates 0.05 --partition >3@100..200",
-        "sim --protocol vcube -n 9 --detector oracle=2 --random-crashes 2 --send-cost flat --transmit 0.3 --engine heap",
+        "sim --protocol stabilizing -n 9 --graph star --start random --corrupt 3@500 --forged 1 \
+         --refresh 4",
+        "sim --protocol vcube -n 9 --load high --detector oracle=2 --pause 3@5..9,4@7..8 \
+         --partition 0+1@20..30,2>@40..50",
+        "sim --protocol stabilizing -n 9 --load high --loss 0.2 --duplicates 0.05 \
+         --partition >3@100..200",
+        "sim --protocol vcube -n 9 --detector oracle=2 --random-crashes 2 --send-cost flat \
+         --transmit 0.3 --engine heap",
     ] {
         let page = stdout(&kgate(line));
         let find = |label: &str| {
@@ -241,14 +250,14 @@ fn several_runs_and_the_environment() {
     assert_eq!(report["n"], 9);
 }
 
-/// A trace is a header and a JSON object a line, and tells of every grant.
+/// A trace is a header and one JSON object per line, and contains every grant.
 #[test]
 fn a_trace_tells_the_run() {
-    let file = std::env::temp_dir().join(format!("kgate-trace-{}.ndjson", std::process::id()));
+    let folder = TempFolder::new("trace");
+    let file = folder.join("run.ndjson");
     let path = file.to_str().expect("a path");
     let report = json(&format!("sim -n 5 -k 2 --duration 30 --crash 4@7 --json --trace {path}"));
     let text = std::fs::read_to_string(&file).expect("a trace");
-    std::fs::remove_file(&file).expect("the trace is ours");
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
     assert_eq!(lines[0]["trace"], 1);
@@ -269,16 +278,16 @@ fn a_trace_tells_the_run() {
 /// A refused command leaves an existing trace as it is.
 #[test]
 fn a_refused_command_does_not_empty_a_file() {
-    let file = std::env::temp_dir().join(format!("kgate-keep-{}.ndjson", std::process::id()));
+    let folder = TempFolder::new("keep");
+    let file = folder.join("run.ndjson");
     std::fs::write(&file, "precious").expect("a file");
     let output =
         kgate(&format!("sim --random-crashes 99 --trace {}", file.to_str().expect("a path")));
     let kept = std::fs::read_to_string(&file).expect("a file");
-    std::fs::remove_file(&file).expect("the file is ours");
     assert_eq!((output.status.code(), kept.as_str()), (Some(2), "precious"));
 }
 
-/// Output that cannot be written is a failure, 125; output that nobody reads any more is none.
+/// Output that cannot be written is an error, 125; a closed pipe is none.
 #[cfg(target_os = "linux")]
 #[test]
 fn full_and_closed_outputs() {
@@ -366,7 +375,8 @@ fn the_state_model_counts_rounds() {
 /// A graph from a file is the graph that is run.
 #[test]
 fn a_graph_from_a_file() {
-    let file = std::env::temp_dir().join(format!("kgate-graph-{}", std::process::id()));
+    let folder = TempFolder::new("graph");
+    let file = folder.join("edges");
     std::fs::write(&file, "root 2\n0 1\n1 2\n").expect("a file");
     let path = file.display();
     let report = json(&format!(
@@ -375,14 +385,14 @@ fn a_graph_from_a_file() {
     assert_eq!(report["messages"]["by_kind"]["token"], 2, "{report}");
     let output = kgate(&format!("sim --protocol tree-token -n 4 -k 1 --graph {path}"));
     assert!(stderr(&output).contains("give -n 3"), "{}", stderr(&output));
-    std::fs::remove_file(&file).expect("it was there");
 }
 
-/// The oracle over traces comes to the simulator's verdict by the file alone, for every protocol,
-/// right and as printed.
+/// The oracle over traces gives the simulator's verdict from the file alone, for every protocol,
+/// with and without its published defects.
 #[test]
 fn a_trace_is_checked_by_itself() {
-    let file = std::env::temp_dir().join(format!("kgate-checker-{}.ndjson", std::process::id()));
+    let folder = TempFolder::new("checker");
+    let file = folder.join("run.ndjson");
     let path = file.display();
     for line in [
         "--protocol raymond -n 6 -k 2 --load high --hold 1",
@@ -390,7 +400,8 @@ fn a_trace_is_checked_by_itself() {
         "--protocol vcube -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 --as-printed D2",
         "--protocol robust -n 3 -k 1 --load high --hold 1 --as-printed D9",
         "--protocol timer-free -n 2 -k 1 --load high --hold 1 --as-printed T1",
-        "--protocol tree-token -n 9 -k 2 --load high --hold 1 --random-recoveries 6 --down-for 3 --random-crashes 2",
+        "--protocol tree-token -n 9 -k 2 --load high --hold 1 --random-recoveries 6 --down-for 3 \
+         --random-crashes 2",
         "--protocol tree-token -n 8 -k 1 --load high --hold 2 --as-printed R1",
         "--protocol stabilizing -n 6 -k 2 --load high --hold 1 --start random",
     ] {
@@ -419,7 +430,6 @@ fn a_trace_is_checked_by_itself() {
     let output = kgate(&format!("trace check {path}"));
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("not the header of a trace"), "{}", stderr(&output));
-    std::fs::remove_file(&file).expect("it is ours");
     assert_eq!(kgate("trace check nosuchfile").status.code(), Some(2));
 }
 
@@ -427,7 +437,8 @@ fn a_trace_is_checked_by_itself() {
 /// command replays it; one that shows nothing is no success.
 #[test]
 fn a_swarm_finds_saves_and_prints() {
-    let folder = std::env::temp_dir().join(format!("kgate-seeds-{}", std::process::id()));
+    let parent = TempFolder::new("seeds");
+    let folder = parent.join("saved");
     let good = kgate(&format!("sim --swarm --seeds 8 --save {}", folder.display()));
     assert_eq!(good.status.code(), Some(0), "{}", stderr(&good));
     assert_eq!(
@@ -463,7 +474,6 @@ fn a_swarm_finds_saves_and_prints() {
         text.contains(command) && text.contains("# expect: VIOLATED at most k slots in use"),
         "{text}"
     );
-    std::fs::remove_dir_all(&folder).expect("it is ours");
     let calm = (1..100)
         .map(|seed| kgate(&format!("sim --swarm --protocol raymond --seeds 1 --seed {seed}")));
     let calm = calm
@@ -476,8 +486,7 @@ fn a_swarm_finds_saves_and_prints() {
 /// A swarm does not begin if it cannot save; and a save that fails later loses no finding.
 #[test]
 fn a_swarm_prints_before_it_saves() {
-    let folder = std::env::temp_dir().join(format!("kgate-unsaved-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = TempFolder::new("unsaved");
     std::fs::write(folder.join("file"), "").expect("written");
     let swarm = "sim --swarm --protocol vcube --as-printed D2 --seed 30 --seeds 1 --save";
     for path in ["file", "file/below"] {
@@ -485,12 +494,54 @@ fn a_swarm_prints_before_it_saves() {
         assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()), "{path}");
         assert!(stderr(&output).contains("cannot save to"), "{}", stderr(&output));
     }
-    // A folder stands where the file should.
+    // A folder has the name of the file.
     std::fs::create_dir_all(folder.join("vcube-d2-at-most-k-slots-in-use-0x1e.txt"))
         .expect("a folder");
     let output = kgate(&format!("{swarm} {}", folder.display()));
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
     assert!(stderr(&output).contains("REPRODUCE WITH: kgate sim"), "{}", stderr(&output));
     assert!(stdout(&output).contains("at most k slots in use"), "{}", stdout(&output));
-    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// `kgate help CMD` is the help of CMD, and `kgate version` the version.
+#[test]
+fn help_and_version_are_commands() {
+    for (command, flag) in [
+        ("help run", "run --help"),
+        ("help members add", "members add --help"),
+        ("version", "--version"),
+    ] {
+        let (one, other) = (kgate(command), kgate(flag));
+        assert_eq!(one.status.code(), Some(0), "{command}");
+        assert!(!stdout(&one).is_empty());
+        assert_eq!(stdout(&one), stdout(&other), "{command}");
+    }
+}
+
+/// Every command has a page, with its options, and no page shows the environment or a date.
+#[test]
+fn there_is_a_manual_page_for_every_command() {
+    let folder = kgate_testkit::TempFolder::new("man");
+    let pages = folder.join("man1");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kgate"));
+    command.args(["man", "--dir"]).arg(&pages).env("KGATE_OPT_NODE", "of-the-builder:7400");
+    assert!(command.status().expect("kgate runs").success());
+    let help = stdout(&kgate("--help"));
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands: Vec<&str> = listed
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  ")?.split_once(' ')?.0.into())
+        .filter(|name| !name.is_empty() && *name != "help")
+        .collect();
+    assert!(commands.len() > 20, "{commands:?}");
+    for command in commands {
+        let page = std::fs::read_to_string(pages.join(format!("kgate-{command}.1")));
+        let page = page.unwrap_or_else(|error| panic!("{command}: {error}"));
+        assert!(page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"), "{command}: {page}");
+        assert!(!page.contains("of-the-builder"), "{command}");
+        let title = page.lines().find(|line| line.starts_with(".TH")).expect("a title");
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(title.trim_end(), format!(".TH kgate-{command} 1 {version} kgate"));
+    }
+    assert!(pages.join("kgate.1").exists() && pages.join("kgate-members-add.1").exists());
 }

@@ -2,9 +2,8 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
-
 use common::{json, kgate, stderr, stdout};
+use kgate_testkit::{TempFolder, wait_until};
 
 fn number(report: &serde_json::Value, field: &str) -> u64 {
     report[field].as_u64().unwrap_or_else(|| panic!("{field} of {report}"))
@@ -31,7 +30,8 @@ fn three_nodes() {
 /// gets the same verdict.
 #[test]
 fn killed_for_good() {
-    let trace = std::env::temp_dir().join(format!("kgate-demo-test-{}.ndjson", std::process::id()));
+    let folder = TempFolder::new("demo-test");
+    let trace = folder.join("run.ndjson");
     let output = kgate(&format!(
         "demo --nodes 4 --seconds 6 --chaos --protocol vcube --json --trace {}",
         trace.display()
@@ -45,7 +45,6 @@ fn killed_for_good() {
     );
     let checked = json(&format!("trace check {} --json", trace.display()));
     assert_eq!(checked["grants"], report["grants"]);
-    std::fs::remove_file(trace).expect("it was written");
 }
 
 /// Nodes of `slots` are killed and restarted as a new incarnation, when the lease of the earlier
@@ -106,11 +105,10 @@ fn usage_errors() {
 /// A killed parent leaves no node and no file behind.
 #[test]
 fn nothing_is_left_behind() {
-    let folder = std::env::temp_dir().join(format!("kgate-demo-left-{}", std::process::id()));
-    std::fs::create_dir(&folder).expect("a folder");
+    let folder = TempFolder::new("demo-left");
     let mut demo = std::process::Command::new(env!("CARGO_BIN_EXE_kgate"))
         .args(["demo", "--nodes", "2", "--seconds", "60", "--json"])
-        .env("TMPDIR", &folder)
+        .env("TMPDIR", &*folder)
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("it starts");
@@ -124,17 +122,6 @@ fn nothing_is_left_behind() {
     demo.kill().expect("it runs");
     demo.wait().expect("it ends");
     wait_until("the nodes to clear away", || entries() == 0);
-    std::fs::remove_dir(&folder).expect("empty");
-}
-
-/// Polls until the condition holds.
-#[allow(clippy::disallowed_methods)] // A deadline for real processes.
-fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !done() {
-        assert!(Instant::now() < deadline, "waited for {what}");
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
 }
 
 /// The bench measures, and checks the history.

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{json, kgate, stderr, stdout};
+use kgate_testkit::TempFolder;
 
 /// Every schedule: the repaired protocol holds, the printed one is caught with a schedule, and a
 /// cut-off search says so.
@@ -98,10 +99,9 @@ fn claims_and_settings_are_kept() {
 /// A counterexample is played by the simulator, and saved as a scenario and as a diagram.
 #[test]
 fn a_counterexample_is_written_down() {
-    let folder = std::env::temp_dir().join(format!("kgate-check-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let (story, diagram) = (folder.join("t1.txt"), folder.join("t1.svg"));
-    let files = format!("--scenario {} --diagram {}", story.display(), diagram.display());
+    let folder = TempFolder::new("check");
+    let (scenario, diagram) = (folder.join("t1.txt"), folder.join("t1.svg"));
+    let files = format!("--scenario {} --diagram {}", scenario.display(), diagram.display());
     let found =
         kgate(&format!("check --protocol timer-free -n 2 --as-printed t1 --shortest {files}"));
     assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
@@ -110,7 +110,7 @@ fn a_counterexample_is_written_down() {
         "{}",
         stderr(&found)
     );
-    let played = kgate(&format!("scenario {}", story.display()));
+    let played = kgate(&format!("scenario {}", scenario.display()));
     assert_eq!(played.status.code(), Some(0), "{}", stdout(&played));
     assert!(
         stdout(&played).contains("6 steps") && stdout(&played).contains("correct with the repair"),
@@ -123,7 +123,7 @@ fn a_counterexample_is_written_down() {
     assert!(
         none.status.success() && stderr(&none).contains("no counterexample") && !other.exists()
     );
-    std::fs::remove_dir_all(&folder).expect("it is ours");
+    drop(folder);
     let nowhere = kgate(&format!("check --protocol timer-free -n 2 {files}"));
     assert_eq!(nowhere.status.code(), Some(2), "{}", stderr(&nowhere));
 }
@@ -159,7 +159,7 @@ fn configurations_are_explored() {
         ("-n 3 --entries 2", "--entries has no meaning"),
         ("-n 3 --channels fifo", "--channels has no meaning"),
         ("-n 3 --fair", "--fair has no meaning"),
-        ("-n 3 --scenario story.txt", "--scenario has no meaning"),
+        ("-n 3 --scenario alone.txt", "--scenario has no meaning"),
         ("-n 3 --property deadlock", "choose one of some process can move"),
         ("-n 4 --graph complete", "choose fewer processes"),
         ("-n 4 --graph ring --max-memory 1", "3 GiB"),
@@ -174,17 +174,17 @@ fn configurations_are_explored() {
 /// repairs; 2 if it is malformed or cannot be played. Trace and diagram are written.
 #[test]
 fn scenarios_are_played_and_compared() {
-    let folder = std::env::temp_dir().join(format!("kgate-scenario-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = TempFolder::new("scenario");
     let path = |name: &str| folder.join(name).display().to_string();
-    let file = path("story.txt");
-    let story = "# Alone.\nprotocol raymond\nprocesses 2\nk 1\nexpect correct\n\np0 requests\np0 -> p1: request\n";
-    std::fs::write(&file, story).expect("written");
+    let file = path("alone.txt");
+    let scenario = "# Alone.\nprotocol raymond\nprocesses 2\nk 1\nexpect correct\n\n\
+                    p0 requests\np0 -> p1: request\n";
+    std::fs::write(&file, scenario).expect("written");
     let output = kgate(&format!("scenario {file}"));
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("+    p0 acquires"), "{}", stdout(&output));
     assert_eq!(kgate(&format!("scenario --rewrite {file}")).status.code(), Some(0));
-    let (trace, diagram) = (path("story.ndjson"), path("story.svg"));
+    let (trace, diagram) = (path("alone.ndjson"), path("alone.svg"));
     let output = kgate(&format!("scenario {file} --trace {trace} --diagram {diagram}"));
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
     assert_eq!(kgate(&format!("trace check {trace}")).status.code(), Some(0));
@@ -206,15 +206,13 @@ fn scenarios_are_played_and_compared() {
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
     assert!(stderr(&output).contains("line 2: `sleep` is not a header"));
     assert_eq!(kgate("scenario no-such-file.txt").status.code(), Some(2));
-    std::fs::remove_dir_all(folder).expect("removed");
 }
 
 /// A scenario that cannot be played exits with 2, one that fails with 1; of several files each is
 /// reported, and 2 outweighs 1.
 #[test]
 fn an_impossible_scenario_is_a_usage_error() {
-    let folder = std::env::temp_dir().join(format!("kgate-unplayed-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = TempFolder::new("unplayed");
     let put = |name: &str, header: &str, steps: &str| {
         let file = folder.join(name);
         let text = format!("protocol {header}\nexpect correct\n\n{steps}");
@@ -243,27 +241,24 @@ fn an_impossible_scenario_is_a_usage_error() {
     assert!(says.contains("a.txt: line ") && says.contains("c.txt: FAIL"), "{says}");
     assert!(says.contains("3 scenarios, 1 of them FAIL, 2 not played"), "{says}");
     assert!(stderr(&output).contains("`sleep` is not a header"), "{}", stderr(&output));
-    std::fs::remove_dir_all(folder).expect("removed");
 }
 
 /// No output overwrites the scenario or another output.
 #[test]
 fn a_scenario_is_not_overwritten() {
-    let folder = std::env::temp_dir().join(format!("kgate-twice-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let (at, story) =
+    let folder = TempFolder::new("twice");
+    let (at, scenario) =
         (folder.display(), "protocol raymond\nprocesses 2\nk 1\nexpect correct\n\nend\n");
-    std::fs::write(folder.join("story.txt"), story).expect("written");
+    std::fs::write(folder.join("s.txt"), scenario).expect("written");
     for files in [
-        format!("--diagram {at}/story.txt"),
-        format!("--trace {at}/./story.txt"),
+        format!("--diagram {at}/s.txt"),
+        format!("--trace {at}/./s.txt"),
         format!("--trace {at}/x --diagram {at}/./x"),
     ] {
-        let output = kgate(&format!("scenario {at}/story.txt {files}"));
+        let output = kgate(&format!("scenario {at}/s.txt {files}"));
         assert_eq!(output.status.code(), Some(2), "{files}");
         assert!(stderr(&output).contains("is named twice"), "{}", stderr(&output));
-        assert_eq!(std::fs::read_to_string(folder.join("story.txt")).expect("a story"), story);
+        assert_eq!(std::fs::read_to_string(folder.join("s.txt")).expect("it is there"), scenario);
         assert!(!folder.join("x").exists());
     }
-    std::fs::remove_dir_all(folder).expect("removed");
 }

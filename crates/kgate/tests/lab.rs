@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{json, kgate, stderr, stdout};
+use kgate_testkit::TempFolder;
 
 /// Runs of some milliseconds each, so that a kill falls between them.
 const EXPERIMENT: &str = r#"
@@ -42,13 +43,13 @@ y_label = "slots"
 /// the same to the byte.
 #[test]
 fn a_killed_experiment_resumes() {
-    let folder = Folder::new("killed");
-    let file = folder.file(EXPERIMENT);
-    let whole = folder.0.join("whole");
+    let folder = TempFolder::new("killed");
+    let file = file(&folder, EXPERIMENT);
+    let whole = folder.join("whole");
     let done = lab(&["run", &file, "--jobs", "1", "--out"], &whole);
     assert!(done.status.success(), "{}", stderr(&done));
     assert!(stdout(&done).starts_with("mine: 49 runs, 49 of them new in "), "{}", stdout(&done));
-    let part = folder.0.join("part");
+    let part = folder.join("part");
     let runs = part.join("mine/runs.ndjson");
     let mut kills = 0;
     for least in [1, 10, 25] {
@@ -72,9 +73,9 @@ fn a_killed_experiment_resumes() {
 /// Two merged shards give the same files as one command.
 #[test]
 fn shards_are_joined() {
-    let folder = Folder::new("joined");
-    let file = folder.file(EXPERIMENT);
-    let dirs = ["whole", "one", "two", "both"].map(|name| folder.0.join(name));
+    let folder = TempFolder::new("joined");
+    let file = file(&folder, EXPERIMENT);
+    let dirs = ["whole", "one", "two", "both"].map(|name| folder.join(name));
     assert!(lab(&["run", &file, "--quick", "--out"], &dirs[0]).status.success());
     assert!(lab(&["run", &file, "--quick", "--shard", "1/2", "--out"], &dirs[1]).status.success());
     assert!(lab(&["run", &file, "--quick", "--shard", "2/2", "--out"], &dirs[2]).status.success());
@@ -92,21 +93,22 @@ fn shards_are_joined() {
 /// The command in a table replays the run of its row.
 #[test]
 fn a_command_of_the_table_makes_the_run_again() {
-    let folder = Folder::new("again");
+    let folder = TempFolder::new("again");
     // Without the model checker, for which twelve processes are too many.
-    let file = folder.file(
+    let file = file(
+        &folder,
         &EXPERIMENT.replace("set = { processes = 3, k = 1 }", "").replace("\"check\"", "\"sim\""),
     );
     let set =
         ["run", &file, "--quick", "--set", "n=12", "--set", "latency=uniform=0.5..1", "--out"];
-    let done = lab(&set, &folder.0.join("out"));
+    let done = lab(&set, &folder.join("out"));
     assert!(done.status.success(), "{}", stderr(&done));
     assert!(
         stderr(&done).contains("grid high: processes = 12 instead of 8, 16, 24"),
         "{}",
         stderr(&done)
     );
-    let rows = std::fs::read_to_string(folder.0.join("out/mine/runs.ndjson")).expect("runs");
+    let rows = std::fs::read_to_string(folder.join("out/mine/runs.ndjson")).expect("runs");
     let row: serde_json::Value =
         serde_json::from_str(rows.lines().next().expect("a run")).expect("JSON");
     let command = row["command"].as_str().expect("a command");
@@ -119,8 +121,8 @@ fn a_command_of_the_table_makes_the_run_again() {
 /// environment does not affect a run.
 #[test]
 fn invalid_experiments_are_rejected() {
-    let folder = Folder::new("refused");
-    let out = folder.0.join("out");
+    let folder = TempFolder::new("refused");
+    let out = folder.join("out");
     for (old, new, says) in [
         ("k = 3", "unit = 3", "grid high: kgate sim has no flag --unit: see kgate sim --help"),
         ("k = 3", "k = 8", "high, processes = 8, protocol = raymond, seed 1: k = 8 with n = 8"),
@@ -128,11 +130,11 @@ fn invalid_experiments_are_rejected() {
         (
             "name = \"mine\"",
             "name = \"yours\"",
-            "call the file yours.toml, or change the name to mine",
+            "rename the file to yours.toml, or change the name to mine",
         ),
         ("seeds = 8", "seeds =", "TOML parse error"),
     ] {
-        let file = folder.file(&EXPERIMENT.replacen(old, new, 1));
+        let file = file(&folder, &EXPERIMENT.replacen(old, new, 1));
         let done = lab(&["run", &file, "--jobs", "1", "--out"], &out);
         assert_eq!(done.status.code(), Some(2), "{new}");
         assert!(stderr(&done).contains(says), "{new}: {}", stderr(&done));
@@ -141,7 +143,7 @@ fn invalid_experiments_are_rejected() {
     assert!(
         done.status.code() == Some(2) && stderr(&done).contains("there is no experiment 'nosuch'")
     );
-    let file = folder.file(EXPERIMENT);
+    let file = file(&folder, EXPERIMENT);
     let mut deaf = Command::new(env!("CARGO_BIN_EXE_kgate"));
     deaf.args(["lab", "run", &file, "--quick", "--out"])
         .arg(&out)
@@ -152,14 +154,14 @@ fn invalid_experiments_are_rejected() {
 /// A published defect that shows a violation is a row that is not correct, as expected: exit 0.
 #[test]
 fn a_published_defect_may_be_seen() {
-    let folder = Folder::new("wrong");
+    let folder = TempFolder::new("wrong");
     let grid =
         "name = \"mine\"\ntitle = \"\"\nabout = \"\"\n[[grid]]\nname = \"d1\"\ntool = \"check\"\n";
     let set =
         "set = { protocol = \"vcube\", processes = 2, k = 1, entries = 2, as-printed = \"D1\" }\n";
-    let done = lab(&["run", &folder.file(&format!("{grid}{set}")), "--out"], &folder.0.join("out"));
+    let done = lab(&["run", &file(&folder, &format!("{grid}{set}")), "--out"], &folder.join("out"));
     assert!(done.status.success(), "{}", stderr(&done));
-    let rows = std::fs::read_to_string(folder.0.join("out/mine/runs.ndjson")).expect("runs");
+    let rows = std::fs::read_to_string(folder.join("out/mine/runs.ndjson")).expect("runs");
     assert!(rows.contains("\"correct\":false"), "{rows}");
 }
 
@@ -167,15 +169,18 @@ fn a_published_defect_may_be_seen() {
 /// ranking; no difference to themselves; reports are written again.
 #[test]
 fn results_are_compared() {
-    let folder = Folder::new("compared");
+    let folder = TempFolder::new("compared");
     let fact = |id: &str, is: &str| {
         format!(
-            "\n[[fact]]\nid = \"{id}\"\nplace = \"here\"\nclaim = \"raymond has {is} messages than vcube\"\ncheck = [{{ grid = \"high\", \
-             metric = \"messages_per_grant\", left.protocol = \"raymond\", is = \"{is}\", right.protocol = \"vcube\" }}]\n"
+            "\n[[fact]]\nid = \"{id}\"\nplace = \"here\"\n\
+             claim = \"raymond has {is} messages than vcube\"\n\
+             check = [{{ grid = \"high\", metric = \"messages_per_grant\", \
+             left.protocol = \"raymond\", is = \"{is}\", right.protocol = \"vcube\" }}]\n"
         )
     };
-    let file = folder.file(&format!("{EXPERIMENT}{}{}", fact("A1", "less"), fact("A2", "greater")));
-    let out = folder.0.join("out");
+    let file =
+        file(&folder, &format!("{EXPERIMENT}{}{}", fact("A1", "less"), fact("A2", "greater")));
+    let out = folder.join("out");
     assert!(lab(&["run", &file, "--quick", "--out"], &out).status.success());
     let verdicts = stdout(&lab(&["compare"], &out));
     assert!(
@@ -226,28 +231,9 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// A directory that is removed with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("kgate-lab-test-{}-{name}", std::process::id()));
-        drop(std::fs::remove_dir_all(&path));
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Self(path)
-    }
-
-    /// The experiment as a file.
-    fn file(&self, text: &str) -> String {
-        let path = self.0.join("mine.toml");
-        std::fs::write(&path, text).expect("a file");
-        path.to_str().expect("a path").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
+/// The experiment as a file.
+fn file(folder: &Path, text: &str) -> String {
+    let path = folder.join("mine.toml");
+    std::fs::write(&path, text).expect("a file");
+    path.to_str().expect("a path").to_owned()
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{kgate, stderr, stdout};
+use kgate_testkit::TempFolder;
 
 /// Options of numbered slots are rejected for other protocols, each flag by its name; impossible
 /// values say what is possible.
@@ -54,13 +55,15 @@ fn options_of_slots_are_rejected() {
 /// violation in its trace.
 #[test]
 fn the_replay_is_complete() {
-    let folder = std::env::temp_dir().join(format!("kgate-slots-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = TempFolder::new("slots");
     let trace = folder.join("run.ndjson");
     for line in [
-        "-n 6 -k 4 --load high --hold 1 --clients 2 --weight-max 3 --withdraw 0.2 --patience 4 --resize 2@40,5@60 --random-recoveries 6",
-        "-n 6 -k 4 --load high --hold 1 --dissemination tree --membership join --crash 1@9..12,2@30 --defer off --quiet off --keep off --cohort 0",
-        "-n 5 -k 6 --load high --hold 1 --lanes 3 --weight-max 2 --batch 4 --ask-again 3 --loss 0.1 --duplicates 0.1",
+        "-n 6 -k 4 --load high --hold 1 --clients 2 --weight-max 3 --withdraw 0.2 --patience 4 \
+         --resize 2@40,5@60 --random-recoveries 6",
+        "-n 6 -k 4 --load high --hold 1 --dissemination tree --membership join \
+         --crash 1@9..12,2@30 --defer off --quiet off --keep off --cohort 0",
+        "-n 5 -k 6 --load high --hold 1 --lanes 3 --weight-max 2 --batch 4 --ask-again 3 \
+         --loss 0.1 --duplicates 0.1",
     ] {
         let first = kgate(&format!(
             "sim --protocol slots --duration 100 {line} --trace {}",
@@ -75,5 +78,4 @@ fn the_replay_is_complete() {
         let checked = kgate(&format!("trace check {}", trace.display()));
         assert!(checked.status.success(), "{line}: {}{}", stdout(&checked), stderr(&checked));
     }
-    std::fs::remove_dir_all(&folder).expect("the folder");
 }

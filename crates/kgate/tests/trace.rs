@@ -1,7 +1,8 @@
 //! `kgate trace FILE` and `kgate sim --diagram`, as one types them.
 
-use std::path::PathBuf;
 use std::process::{Command, Output};
+
+use kgate_testkit::TempFolder;
 
 fn kgate(line: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kgate"))
@@ -14,17 +15,11 @@ fn said(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("kgate-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
 /// Every form of one trace, by file and by standard output, and `kgate trace check`; the diagram of
 /// the simulator is that of its trace.
 #[test]
 fn a_trace_in_every_form() {
-    let folder = folder("trace-forms");
+    let folder = TempFolder::new("trace-forms");
     let path = |name: &str| folder.join(name).display().to_string();
     let (trace, diagram) = (path("run.ndjson"), path("run.svg"));
     let sim = "sim --protocol raymond -n 4 -k 2 --load high --hold 1 --duration 10";
@@ -48,14 +43,13 @@ fn a_trace_in_every_form() {
         serde_json::from_slice(&std::fs::read(&out).expect("a file")).expect("JSON");
     assert!(chrome["traceEvents"].as_array().is_some_and(|events| events.len() > 50));
     assert!(kgate(&format!("trace check {trace}")).status.success());
-    std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 /// Impossible options, and runs that do not fit, exit with 2, say what to do, and leave files as
 /// they are.
 #[test]
 fn usage_errors() {
-    let folder = folder("trace-refused");
+    let folder = TempFolder::new("trace-refused");
     let path = |name: &str| folder.join(name).display().to_string();
     let (trace, old) = (path("run.ndjson"), path("old.svg"));
     assert!(kgate(&format!("sim --trace {trace} --duration 200")).status.success());
@@ -79,5 +73,4 @@ fn usage_errors() {
         assert!(text.contains(part), "{line}: {text}");
     }
     assert_eq!(std::fs::read_to_string(&old).expect("a file"), "old");
-    std::fs::remove_dir_all(&folder).expect("it is ours");
 }

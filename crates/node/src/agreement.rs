@@ -52,11 +52,11 @@ pub(crate) struct Agreement {
 }
 
 /// Queues messages without waiting.
-struct Post(mpsc::Sender<(NodeId, Vec<u8>)>);
+struct MessageQueue(mpsc::Sender<(NodeId, Vec<u8>)>);
 
-impl Transport for Post {
+impl Transport for MessageQueue {
     fn send(&self, to: NodeId, bytes: Vec<u8>) {
-        // The log tolerates the loss.
+        // The log tolerates lost messages.
         let _ = self.0.try_send((to, bytes));
     }
 }
@@ -68,9 +68,9 @@ impl Agreement {
         me: NodeId,
         timing: LogTiming,
     ) -> Result<(Self, StoreId, ClusterState), LogError> {
-        let (post, messages) = mpsc::channel(MESSAGES);
+        let (queue, messages) = mpsc::channel(MESSAGES);
         let Opened { log, store, cluster_state, entries: news } =
-            Log::open(folder, me, Arc::new(Post(post)), timing)?;
+            Log::open(folder, me, Arc::new(MessageQueue(queue)), timing)?;
         let (events, answers) = mpsc::channel(ANSWERS);
         let status = log.status();
         Ok((
@@ -91,7 +91,7 @@ impl Agreement {
                 match log.bootstrap(founding.clone()).await {
                     Ok(_) | Err(ProposeError::Stopped) => return,
                     Err(ProposeError::NoQuorum(why)) => {
-                        tracing::info!(%why, "the cluster is not founded yet")
+                        tracing::info!(%why, "the cluster is not bootstrapped yet")
                     }
                     Err(ProposeError::Rejected(void)) => {
                         let _ = events.send(Event::BootstrapRejected(void)).await;
@@ -109,7 +109,9 @@ impl Agreement {
             Some(news) = self.news.recv() => Event::AppliedEntry(news),
             Some((to, bytes)) = self.messages.recv() => Event::PeerMessage(to, bytes),
             Some(event) = self.answers.recv() => event,
-            Ok(()) = self.status.changed() => Event::Status(self.status.borrow_and_update().clone()),
+            Ok(()) = self.status.changed() => {
+                Event::Status(self.status.borrow_and_update().clone())
+            }
             else => std::future::pending().await,
         }
     }

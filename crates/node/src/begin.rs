@@ -78,5 +78,9 @@ pub(crate) fn founding(config: &Config) -> Result<Bootstrap, BadConfig> {
 
 /// A session is valid for what is left of the lease, and never longer than a whole lease (rule S1).
 fn terms(timing: Timing) -> SessionTerms {
-    SessionTerms { valid_for: Some(timing.lease), clock_error: timing.clock_error.div_ceil(1000) }
+    SessionTerms {
+        valid_for: Some(timing.lease),
+        clock_error: timing.clock_error.div_ceil(1000),
+        kill: timing.kill,
+    }
 }

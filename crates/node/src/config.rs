@@ -3,11 +3,12 @@
 //! ```toml
 //! cluster = "fleet"                 # nodes of another cluster are refused
 //! id = 0                            # this node
-//! nodes = ["10.0.0.1:7401", "10.0.0.2:7401", "10.0.0.3:7401"]   # where nodes talk to each other, by id; the same list everywhere
-//! api = "127.0.0.1:7400"            # where clients ask; or "unix:/run/kgate/node.sock"
-//! data = "/var/lib/kgate"           # what must survive a restart
+//! # The addresses for other nodes, by id; the same list on every node.
+//! nodes = ["10.0.0.1:7401", "10.0.0.2:7401", "10.0.0.3:7401"]
+//! api = "127.0.0.1:7400"            # for clients; or "unix:/run/kgate/node.sock"
+//! data = "/var/lib/kgate"           # must survive a restart
 //!
-//! [tls]                             # then api may be "https://10.0.0.1:7400"; see `serve/authorisation.rs` and `serve/limits.rs` for who may what
+//! [tls]                             # with it, api may be "https://10.0.0.1:7400"
 //! certificate = "node-0.pem"
 //! key = "node-0.key"
 //! authority = "ca.pem"
@@ -17,20 +18,26 @@
 //! k = 3
 //! ```
 //!
-//! - `faults`: which faults it tolerates, and what it needs for that; who votes;
-//! - `timing`: the numbers of the leases;
-//! - `join`: a node that is not in the list yet.
+//! - `faults`: the faults that a node tolerates, what it needs for that, and the voters;
+//! - `timing`: the durations of the leases;
+//! - `join`: a node that is not in the list yet;
+//! - `machine`: the node of a whole machine.
+//!
+//! Authorisation and quotas are configured in `serve/authorisation.rs` and `serve/limits.rs`.
 
 #[cfg(test)]
 mod documents;
 mod faults;
 mod join;
+mod machine;
 #[cfg(test)]
 mod reference;
+mod socket_mode;
 mod timing;
 
 pub use faults::{Faults, VotersConfig};
 pub use join::JoinFrom;
+pub use socket_mode::SocketMode;
 pub use timing::{Preset, TimingConfig};
 
 use std::path::{Path, PathBuf};
@@ -42,7 +49,7 @@ use kgate_protocols::registry;
 use serde::Deserialize;
 
 use crate::core::{Definition, Detection, GateId, SessionTerms, Settings};
-use crate::serve::authorisation::Allow;
+use crate::serve::authorisation::{Allow, UserOrGroup};
 use crate::serve::limits::Limits;
 
 /// The configuration of a node.
@@ -63,6 +70,13 @@ pub struct Config {
     /// `unix:PATH`, or a list of these.
     #[serde(default = "api")]
     pub api: OneOrMore,
+    /// Mode of the Unix sockets in `api`, in octal digits: who may connect. `"0666"`: every user of
+    /// this machine; `"0660"`: the group of the socket. Default: `"0600"`, the node's own user;
+    /// of a machine's node (`--machine`) `"0666"`.
+    #[serde(default)]
+    pub socket_mode: SocketMode,
+    /// Group of the Unix sockets in `api`: a name or a number. Default: the group of the node.
+    pub socket_group: Option<UserOrGroup>,
     /// Folder for the state that must survive a restart. Without it nothing is stored.
     pub data: Option<PathBuf>,
     /// Gates that exist from the start.
@@ -139,9 +153,9 @@ pub struct Config {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(untagged)]
 pub enum OneOrMore {
-    /// One.
+    /// A single word.
     One(String),
-    /// Several.
+    /// A list of words.
     More(Vec<String>),
 }
 
@@ -195,7 +209,7 @@ fn can_be(gate: &Definition, nodes: u32) -> Result<(), BadConfig> {
         }
         checked => checked.map_err(|error| error.to_string()),
     };
-    checked.map(drop).map_err(|text| BadConfig::Senseless(format!("gate `{name}`: {text}")))
+    checked.map(drop).map_err(|text| BadConfig::Invalid(format!("gate `{name}`: {text}")))
 }
 
 /// The files for TLS.
@@ -256,9 +270,9 @@ pub enum BadConfig {
     /// It cannot be parsed.
     #[error("{0}: {1}")]
     Text(PathBuf, Box<toml::de::Error>),
-    /// It makes no sense.
+    /// A value is invalid, or contradicts another.
     #[error("{0}")]
-    Senseless(String),
+    Invalid(String),
 }
 
 impl Config {
@@ -304,15 +318,16 @@ impl Config {
         incarnation: Incarnation,
         seed: u64,
     ) -> Result<Settings, BadConfig> {
-        let wrong = |text: String| BadConfig::Senseless(text);
+        let wrong = |text: String| BadConfig::Invalid(text);
         self.check_join()?;
         self.faults()?;
         let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
-        // The token of a node that joins says which number it has; the log says who else there is.
+        // The join token contains the ID of this node; the log contains the other nodes.
         let nodes = if self.join.is_some() { self.id.saturating_add(1) } else { nodes };
         if self.id >= nodes || (self.join.is_none() && nodes > 4096) {
             return Err(wrong(format!(
-                "id = {} is no place in the list of {nodes} nodes: ids count from 0, and there are at most 4096",
+                "id = {} is not in the list of {nodes} nodes: ids count from 0, and a cluster has \
+                 at most 4096 nodes",
                 self.id
             )));
         }
@@ -338,6 +353,7 @@ impl Config {
             terms: SessionTerms {
                 valid_for: (self.lease_ms > 0).then(|| ms(self.lease_ms)),
                 clock_error: 10,
+                kill: kgate_control::timing::Timing::DEFAULT.kill,
             },
             patience: ms(250),
             queue_max: self.queue_max,
@@ -346,6 +362,7 @@ impl Config {
             refresh: ms(20),
             incarnation,
             seed,
+            has_store: self.data.is_some(),
             control: None,
         })
     }
@@ -363,18 +380,18 @@ impl Config {
                 "detector = `{}`: choose auto, vcube, heartbeat, hi-adsd or off",
                 self.detector
             );
-            return of(&self.detector).ok_or(BadConfig::Senseless(text));
+            return of(&self.detector).ok_or(BadConfig::Invalid(text));
         }
         if self.accepts_restarts() {
             return Ok(Detection::Off);
         }
-        // The one that the first gate's paper has.
+        // The detector of the first gate's paper.
         let first =
             self.gates.iter().find_map(|gate| registry::entry(&gate.protocol).ok()?.detector);
         Ok(first.and_then(of).unwrap_or(Detection::VCube))
     }
 
-    /// How long nobody may be there.
+    /// The time without clients after which the node stops.
     pub(crate) fn idle_stop(&self) -> Option<Duration> {
         self.idle_stop_ms.map(Duration::from_millis)
     }
@@ -388,7 +405,7 @@ mod tests {
         toml::from_str(text).expect("a configuration")
     }
 
-    /// A small configuration says what is not usual, and gets the rest.
+    /// A small configuration gets defaults for the rest.
     #[test]
     fn most_can_be_left_out() {
         let config = read(
@@ -399,33 +416,35 @@ mod tests {
         assert_eq!((settings.detection, config.accepts_restarts()), (Detection::VCube, false));
     }
 
-    /// What makes no sense is refused with the reason: an id beyond the list, an unknown detector
+    /// An invalid value is refused with the reason: an id beyond the list, an unknown detector
     /// or protocol, an unknown word.
     #[test]
-    fn what_makes_no_sense() {
+    fn invalid_values() {
         let nodes = "nodes = [\"a:1\", \"b:1\"]\nfaults = \"crash-stop\"\n";
         let why = |text: &str| {
             read(&format!("{nodes}{text}")).settings(Incarnation(1), 1).unwrap_err().to_string()
         };
-        assert!(why("id = 2").contains("id = 2 is no place in the list of 2 nodes"));
+        assert!(why("id = 2").contains("id = 2 is not in the list of 2 nodes"));
         assert!(why("id = 0\ndetector = \"x\"").contains("choose auto"));
         assert!(why("id = 0\nprotocol = \"x\"").contains("unknown protocol"));
         let gate = |text: &str| why(&format!("id = 0\n[[gate]]\nname = \"g\"\n{text}"));
         assert!(
-            gate("k = 0")
-                .contains("gate `g`: k is between 1 and 65536, not 0; `kgate set g -k 0` closes")
+            gate("k = 0").contains(
+                "gate `g`: k must be between 1 and 65536, not 0; `kgate set g -k 0` closes"
+            )
         );
         assert!(gate("k = 65537").contains("not 65537"));
         assert!(gate("k = 1\nprotocol = \"x\"").contains("gate `g`: unknown protocol"));
         assert!(toml::from_str::<Config>(&format!("{nodes}id = 0\nkk = 1")).is_err());
     }
 
-    /// `tree-token` alone may come back after a crash, and needs nobody who finds crashes.
+    /// Only `tree-token` recovers after a crash, and it needs no detector.
     #[test]
     fn who_may_come_back() {
         let gate = "[[gate]]\nname = \"g\"\nk = 1\nprotocol = \"tree-token\"\n";
         let text = format!(
-            "id = 0\nnodes = [\"a:1\"]\ndata = \"d\"\nfaults = \"crash-stop\"\nnew_gates = false\n{gate}"
+            "id = 0\nnodes = [\"a:1\"]\ndata = \"d\"\nfaults = \"crash-stop\"\nnew_gates = false\n\
+             {gate}"
         );
         let config = read(&text);
         assert!(config.accepts_restarts());

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use kgate_core::{
-    Effect, Input, InputOf, Message, Observation, Outbox, Protocol, Refusal, Setup, Suspend, Time,
+    Effect, Input, InputOf, Message, Notice, Observation, Outbox, Protocol, Refusal, Setup,
+    Suspend, Time,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,6 +26,11 @@ pub(crate) type DriverInput = Input<Bytes, TimerKey>;
 
 /// An effect of a driver.
 pub(crate) type DriverEffect = Effect<Encoded, TimerKey, Vec<u8>>;
+
+/// Whether an effect notifies of a grant.
+pub(crate) fn is_grant(effect: &DriverEffect) -> bool {
+    matches!(effect, Effect::Notify(notice) if matches!(**notice, Notice::Granted { .. }))
+}
 
 /// An encoded message of a protocol, with room for the header of its frame.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! use kgate_node::{Config, Node};
 //!
 //! let node = Node::start(Config::read("node.toml".as_ref())?).await?;
-//! println!("clients ask at {:?}", node.api());
+//! println!("clients connect to {:?}", node.api());
 //! node.stop().await?;
 //! # Ok(())
 //! # }
@@ -13,7 +13,9 @@
 //!
 //! - [`core`]: a node without I/O; `driver.rs`: any protocol behind one interface;
 //! - `shell.rs`: sockets, clock and disk around the core; `store.rs`: the state that survives a
-//!   restart; `slot_files.rs`: slots bound to processes;
+//!   restart; `slot_files.rs`, `lending.rs`: slots bound to processes; `holder_tree.rs`: the
+//!   processes of a holder, ended at its deadline; `process_tree.rs`: the descendants of a process;
+//!   `control_group.rs`: a control group for them;
 //! - `agreement.rs`: the agreed log beside the shell; `begin.rs`: the start of a node with leases;
 //!   `wall_clock.rs`: detection of clock jumps;
 //! - `serve/`: the API over gRPC and HTTP; `metrics.rs`: the metrics;
@@ -23,27 +25,32 @@
 mod agreement;
 mod begin;
 mod config;
+pub mod control_group;
 pub mod core;
 mod driver;
+mod holder_tree;
+mod lending;
 mod metrics;
+pub mod process_tree;
 pub mod serve;
 mod shell;
 mod slot_files;
 mod store;
 mod token;
+mod user_database;
 mod wall_clock;
 
 pub use config::{
-    BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, TimingConfig, Tls,
-    VotersConfig,
+    BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, SocketMode, TimingConfig,
+    Tls, VotersConfig,
 };
 pub use shell::Stopped;
-pub use slot_files::{lock_slot, slot_file};
 pub use store::StoreError;
 pub use token::{BadToken, JoinToken};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,10 +62,11 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::core::{Action, CannotStart, Core, Input};
+use crate::core::{Action, CannotStart, Core, GateSetting, Input, RestoredGate};
+use lending::Lending;
 use serve::{AccessControl, CoreHandle, Listener};
 use shell::{End, Shell};
-use slot_files::SlotFiles;
+use slot_files::{FoundGate, Prober, SlotFiles};
 use store::{Mark, Store};
 use wall_clock::WallClock;
 
@@ -83,6 +91,15 @@ pub enum NotStarted {
     /// The files of its slots.
     #[error(transparent)]
     SlotFiles(#[from] slot_files::NoSlotFiles),
+    /// A socket that it was started with.
+    #[error(
+        "the service manager passed a socket whose path is not in api: ListenStream and api must \
+         be the same"
+    )]
+    SocketNotInApi,
+    /// A thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
     /// An address.
     #[error("cannot listen at {0}: {1}")]
     Listen(String, std::io::Error),
@@ -116,10 +133,23 @@ impl Node {
         Self::start_on(config, listener).await
     }
 
+    /// Starts a node on an existing Unix socket for its clients, one of those in `api`.
+    pub async fn start_on_socket(config: Config, socket: UnixListener) -> Result<Self, NotStarted> {
+        Self::start_with(config, None, Some(socket)).await
+    }
+
     /// Starts a node on an existing listener for its peers.
     pub async fn start_on(
         config: Config,
         listener: Option<TcpListener>,
+    ) -> Result<Self, NotStarted> {
+        Self::start_with(config, listener, None).await
+    }
+
+    async fn start_with(
+        config: Config,
+        listener: Option<TcpListener>,
+        mut socket: Option<UnixListener>,
     ) -> Result<Self, NotStarted> {
         let (config, token) = config.with_token()?;
         config.settings(Incarnation(0), 0)?;
@@ -132,16 +162,25 @@ impl Node {
         if let Some(address) = peer {
             Links::check(&link_config, address)?;
         }
-        let slot_files = config.slot_files.clone().map(SlotFiles::open).transpose()?;
-        let (mut listeners, mut api) = (Vec::new(), Vec::new());
+        let mut slot_files = config.slot_files.clone().map(SlotFiles::open).transpose()?;
+        let (mut listeners, mut api, mut locks) = (Vec::new(), Vec::new(), Vec::new());
         for address in config.api.all() {
             let listen = |error| NotStarted::Listen(address.clone(), error);
-            let listener = Listener::open(&address, &config, &access).await.map_err(listen)?;
+            let opened = Listener::open(&address, &config, &access, &mut socket).await;
+            let mut listener = opened.map_err(listen)?;
+            locks.extend(listener.take_lock());
             api.push(listener.address().map_err(listen)?);
             listeners.push(listener);
         }
+        if socket.is_some() {
+            return Err(NotStarted::SocketNotInApi);
+        }
         let mark = if leases { Mark::GoesOn } else { Mark::IsErased };
-        let (store, incarnation, stored) = Store::open(config.data.as_deref(), mark)?;
+        // Fences of a machine must not go back when its state is lost, or when a node with another
+        // state takes over. The clock makes that unlikely; the store makes it certain for one node.
+        let by_clock = slot_files.is_some().then(store::incarnation_by_clock);
+        let least = by_clock.unwrap_or(Incarnation(0));
+        let (store, incarnation, stored) = Store::open(config.data.as_deref(), mark, least)?;
         let (agreement, settings) = match config.data.as_deref().filter(|_| leases) {
             Some(folder) => {
                 let (agreement, settings) = begin::begin(&config, folder, &store, incarnation)?;
@@ -162,12 +201,11 @@ impl Node {
         let mut actions = Vec::new();
         let mut core = Core::start(shell::now(), settings, &stored, &mut actions)?;
         // An address in the configuration is newer than the log's state at this start.
-        actions.retain(
-            |action| !matches!(action, Action::Connect(node, _) if node.index() < config.nodes.len()),
-        );
-        for (name, k, in_use) in slot_files.iter().flat_map(SlotFiles::gates) {
-            let restore = Input::RestoreGate { name, k, in_use };
-            core.handle(shell::now(), restore, &mut actions);
+        let is_configured = |node: NodeId| node.index() < config.nodes.len();
+        actions
+            .retain(|action| !matches!(action, Action::Connect(node, _) if is_configured(*node)));
+        for gate in restored_gates(slot_files.as_mut(), &store)? {
+            core.handle(shell::now(), Input::RestoreGate(gate), &mut actions);
         }
         let (commands, received) = mpsc::channel(QUEUE);
         let (changes, changed) = watch::channel(0);
@@ -182,6 +220,8 @@ impl Node {
             tokio::spawn(listener.serve(handle.clone(), ending.clone()));
         }
         drop(handle);
+        let prober = slot_files.as_ref().map(|_| Prober::start(commands.downgrade()));
+        let prober = prober.transpose().map_err(NotStarted::Thread)?;
         let mut shell = Shell {
             core,
             links,
@@ -192,13 +232,16 @@ impl Node {
             commands: received,
             streams: BTreeMap::new(),
             status_queries: BTreeMap::new(),
+            calls: BTreeMap::new(),
             last_query: 0,
             watchers: 0,
-            slot_files,
+            trees: BTreeMap::new(),
+            lending: slot_files.zip(prober).map(|(files, prober)| Lending::new(files, prober)),
             back: commands.downgrade(),
             changes,
             idle_stop: config.idle_stop(),
             expected: token.map(|token| ClusterId(token.cluster_id)),
+            _locks: locks,
         };
         // A node that joins waits for the log of the members.
         if let Some(agreement) = shell.agreement.as_mut().filter(|_| config.join.is_none()) {
@@ -218,7 +261,7 @@ impl Node {
         self.peer
     }
 
-    /// Waits until the node stops by itself, and returns why.
+    /// Waits until the node stops without being asked to, and returns why.
     pub async fn stopped(&mut self) -> Result<(), Stopped> {
         let ended = (&mut self.shell).await;
         self.end.send_replace(End::Clean);
@@ -241,6 +284,26 @@ impl Drop for Node {
     }
 }
 
+/// The gates of earlier incarnations: those with slots in use, and those that an operator set.
+fn restored_gates(
+    files: Option<&mut SlotFiles>,
+    store: &Store,
+) -> Result<Vec<RestoredGate>, StoreError> {
+    let found = files.map(SlotFiles::gates).unwrap_or_default();
+    let unset = |FoundGate { name, k, in_use }| RestoredGate { name, k, in_use, set_by: None };
+    let mut gates: Vec<RestoredGate> = found.into_iter().map(unset).collect();
+    for GateSetting { name, k, author } in store.gate_settings()? {
+        match gates.iter_mut().find(|gate| gate.name == name) {
+            Some(gate) => (gate.k, gate.set_by) = (k, Some(author)),
+            None => {
+                let (in_use, set_by) = (Vec::new(), Some(author));
+                gates.push(RestoredGate { name, k, in_use, set_by });
+            }
+        }
+    }
+    Ok(gates)
+}
+
 /// The configuration of the links; the incarnation is not known yet.
 fn link_config(config: &Config, token: Option<&JoinToken>, leases: bool) -> LinkConfig {
     let listed = config.nodes.iter().zip(0..).map(|(address, id)| (NodeId(id), address.clone()));
@@ -258,8 +321,8 @@ fn link_config(config: &Config, token: Option<&JoinToken>, leases: bool) -> Link
     }
 }
 
-/// With crash-stop, clients of an earlier incarnation may go on for as long as they were told.
-/// Waits until they have surely stopped.
+/// With crash-stop, clients of an earlier incarnation may continue until their validity ends.
+/// Waits until they have certainly stopped.
 async fn outlive_former_clients(terms: core::SessionTerms) {
     let over = LeaseInstant::now() + Duration::from_nanos(terms.over_after().0);
     let left = || Some(over.after(LeaseInstant::now())).filter(|left| !left.is_zero());
@@ -320,7 +383,7 @@ mod tests {
 
     /// Whether the next start would resume this incarnation.
     fn goes_on(folder: &Path) -> bool {
-        let (store, ..) = Store::open(Some(folder), Mark::GoesOn).unwrap();
+        let (store, ..) = Store::open(Some(folder), Mark::GoesOn, Incarnation(0)).unwrap();
         store.take_suspended().unwrap().is_some()
     }
 

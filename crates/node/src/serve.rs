@@ -1,11 +1,13 @@
 //! The API of a node: gRPC and HTTP on the same ports and Unix sockets.
 //!
-//! - `listener.rs`: accepts connections; `handshake.rs`: identifies clients by their connection;
+//! - `listener.rs`: accepts connections; `unix_socket.rs`: a Unix socket, its place and its mode;
+//!   `handshake.rs`: identifies clients by their connection;
 //! - `access.rs`: identifies clients by their token and checks what they may do;
 //!   `authorisation.rs`: the `[[allow]]` list; `limits.rs`: quotas; `client_stream.rs`: both for
 //!   one stream;
 //! - `grpc.rs`, `http.rs`: the two forms of the API; `durable.rs`: durable permits over HTTP;
-//!   `status.rs`: the status of all nodes in one reply; `operators/`: members, evictions, k;
+//!   `reentry.rs`: work that runs under a permit already; `status.rs`: the status of all nodes in
+//!   one reply; `operators/`: members, evictions, k;
 //! - `error.rs`: the one error type, with its status in gRPC and HTTP.
 
 pub(crate) mod access;
@@ -19,13 +21,16 @@ mod http;
 pub mod limits;
 mod listener;
 mod operators;
+mod reentry;
 mod status;
+mod unix_socket;
 
 pub(crate) use access::AccessControl;
 pub(crate) use listener::Listener;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kgate_api::v1;
 use kgate_api::v1::gates_server::GatesServer;
@@ -34,15 +39,18 @@ use kgate_control::log::Log;
 use kgate_control::timing::Timing;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::core::{ClientId, ServerMessage, StatusReport};
+use crate::core::{Call, CallReply, ClientId, ServerMessage, StatusReport};
+use crate::holder_tree::Peer;
 use crate::shell::{Command, UNREAD};
 use authorisation::{Identity, Privilege};
+use error::ApiError;
 
 /// A handle to the task that runs the core, for the tasks that serve clients.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreHandle {
     commands: mpsc::Sender<Command>,
     streams: Arc<AtomicU64>,
+    processes: Arc<Mutex<BTreeMap<ClientId, Peer>>>,
     pub(crate) changes: watch::Receiver<u64>,
     pub(crate) node: u32,
     pub(crate) nodes: u32,
@@ -60,23 +68,47 @@ impl CoreHandle {
         access: Arc<AccessControl>,
         timing: Option<Timing>,
     ) -> Self {
-        Self { commands, streams: Arc::default(), changes, node, nodes, access, timing }
+        let (streams, processes) = (Arc::default(), Arc::default());
+        Self { commands, streams, processes, changes, node, nodes, access, timing }
     }
 
     /// Opens a stream at the core: its ID, a sender for replies that do not come from the core, and
     /// the replies. The sender is weak, because the core ends a stream by dropping its own sender.
     async fn open(
         &self,
+        peer: Option<Peer>,
     ) -> Option<(ClientId, mpsc::WeakSender<ServerMessage>, mpsc::Receiver<ServerMessage>)> {
         let client = ClientId(self.streams.fetch_add(1, Ordering::Relaxed));
+        if let Some(peer) = peer {
+            self.processes().insert(client, peer);
+        }
         let (tells, told) = mpsc::channel(UNREAD);
         let also = tells.downgrade();
         self.send(Command::Open(client, tells)).await.then_some((client, also, told))
     }
 
+    /// The stream has ended.
+    async fn close(&self, client: ClientId) {
+        self.processes().remove(&client);
+        self.send(Command::Gone(client)).await;
+    }
+
+    /// The processes of the streams by Unix sockets.
+    fn processes(&self) -> MutexGuard<'_, BTreeMap<ClientId, Peer>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sends a command to the core; false if the node has stopped.
     async fn send(&self, command: Command) -> bool {
         self.commands.send(command).await.is_ok()
+    }
+
+    /// Asks the core.
+    async fn call(&self, call: Call) -> Result<CallReply, ApiError> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Command::Call(call, answer)).await;
+        let reply = answered.await.map_err(|_| ApiError::stopped())?;
+        reply.map_err(|(code, message)| ApiError::new(code, message))
     }
 
     async fn query_status(&self, gate: Option<String>) -> Option<StatusReport> {

@@ -5,6 +5,8 @@
 //! It takes everything that is queued before it writes, so that many messages share one write.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,10 +20,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::agreement::{self, Agreement, Event};
 use crate::core::{
-    Action, ClientId, ClientMessage, Core, Input, LogEvent, PeerEvent, PeerMessage, ServerMessage,
-    SessionId, StatusReport, StopReason, Suspended,
+    Action, Call, CallReply, ClientId, ClientMessage, Core, Input, LogEvent, PeerEvent,
+    PeerMessage, Refusal, ServerMessage, SessionId, StatusReport, StopReason, Suspended,
 };
-use crate::slot_files::SlotFiles;
+use crate::holder_tree::HolderTree;
+use crate::lending::{Completed, Lending};
 use crate::store::{Store, StoreError};
 use crate::wall_clock::WallClock;
 
@@ -38,10 +41,16 @@ pub(crate) enum Command {
     Open(ClientId, mpsc::Sender<ServerMessage>),
     /// A client sent a message.
     Client(ClientId, ClientMessage),
+    /// The client of a new stream offers its processes.
+    OfferTree(ClientId, Arc<HolderTree>),
+    /// No process of this session is left.
+    TreeEnded(SessionId),
     /// The stream of a client ended.
     Gone(ClientId),
     /// Query the status of one gate, or of all gates.
     Status(Option<String>, oneshot::Sender<StatusReport>),
+    /// A call of the core that belongs to no session.
+    Call(Call, oneshot::Sender<Result<CallReply, Refusal>>),
     /// No process uses the slots of this request any more.
     Free(SessionId, u64),
     /// A watcher arrived (`true`) or left.
@@ -66,17 +75,17 @@ enum Wakeup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     NotYet,
-    /// It stores its state and tells its peers.
+    /// It stores its state and notifies its peers.
     Clean,
     /// It stops as by a crash. Nothing is stored, so its next start is another incarnation.
     AtOnce,
 }
 
-/// Why a node stopped by itself.
+/// Why a node stopped without being asked to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stopped {
-    /// It takes part no more.
+    /// It was excluded from its cluster.
     #[error("{0}")]
     OutOfCluster(StopReason),
     /// Its join token belongs to another cluster.
@@ -107,9 +116,14 @@ pub(crate) struct Shell {
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) streams: BTreeMap<ClientId, mpsc::Sender<ServerMessage>>,
     pub(crate) status_queries: BTreeMap<u64, oneshot::Sender<StatusReport>>,
+    pub(crate) calls: BTreeMap<u64, oneshot::Sender<Result<CallReply, Refusal>>>,
+    /// The number of the last query or call.
     pub(crate) last_query: u64,
     pub(crate) watchers: usize,
-    pub(crate) slot_files: Option<SlotFiles>,
+    /// The files of the slots, where permits are bound to processes.
+    pub(crate) lending: Option<Lending>,
+    /// The processes that clients have offered, by stream.
+    pub(crate) trees: BTreeMap<ClientId, Arc<HolderTree>>,
     /// The way to this shell, for what it starts itself.
     pub(crate) back: mpsc::WeakSender<Command>,
     /// Notified whenever something visible to status queries changes.
@@ -117,6 +131,8 @@ pub(crate) struct Shell {
     pub(crate) idle_stop: Option<Duration>,
     /// The cluster that this node is to join: another one is not taken for it.
     pub(crate) expected: Option<ClusterId>,
+    /// The locks of the Unix sockets. Last: they are free when everything else has ended.
+    pub(crate) _locks: Vec<File>,
 }
 
 /// The time of the lease clock, as the core counts it.
@@ -125,7 +141,7 @@ pub(crate) fn now() -> Time {
 }
 
 impl Shell {
-    /// Runs until `end` says so, or the node must stop.
+    /// Runs until `end` completes, or the node must stop.
     pub(crate) async fn run(
         mut self,
         first: Vec<Action>,
@@ -261,9 +277,22 @@ impl Shell {
         match command {
             Command::Open(client, tells) => drop(self.streams.insert(client, tells)),
             Command::Client(client, message) => {
+                let message = match &mut self.lending {
+                    Some(lending) => lending.admit(client, message),
+                    None => Some(message),
+                };
+                let Some(message) = message else { return };
                 self.core.handle(now(), Input::Client(client, message), actions);
             }
+            Command::OfferTree(client, tree) => {
+                self.trees.insert(client, tree);
+                self.core.handle(now(), Input::TreeOffered(client), actions);
+            }
+            Command::TreeEnded(session) => {
+                self.core.handle(now(), Input::TreeEnded(session), actions);
+            }
             Command::Gone(client) => {
+                self.lending.iter_mut().for_each(|lending| lending.forget(client));
                 self.streams.remove(&client);
                 self.core.handle(now(), Input::ClientGone(client), actions);
             }
@@ -272,6 +301,12 @@ impl Shell {
                 let query = self.last_query;
                 self.status_queries.insert(query, answer);
                 self.core.handle(now(), Input::StatusQuery { query, gate }, actions);
+            }
+            Command::Call(call, answer) => {
+                self.last_query += 1;
+                let number = self.last_query;
+                self.calls.insert(number, answer);
+                self.core.handle(now(), Input::Call { number, call }, actions);
             }
             Command::Free(session, number) => {
                 self.core.handle(now(), Input::SlotsFree { session, number }, actions);
@@ -297,10 +332,22 @@ impl Shell {
         let mut stopped = None;
         let mut cut = Vec::new();
         let mut new_incarnation = false;
+        let mut next = Vec::new();
         for action in actions.drain(..) {
             match action {
                 Action::Send(to, bytes) => self.send(to, bytes),
                 Action::Reply(client, tell) => {
+                    let tell = match &mut self.lending {
+                        None => tell,
+                        Some(lending) => match lending.complete(client, tell) {
+                            Completed::Message(tell) => tell,
+                            Completed::NoFiles { refusal, number } => {
+                                let release = ClientMessage::Release { number };
+                                next.push(Input::Client(client, release));
+                                refusal
+                            }
+                        },
+                    };
                     let closes = matches!(tell, ServerMessage::Closed { .. });
                     let full = self
                         .streams
@@ -311,6 +358,12 @@ impl Shell {
                     }
                 }
                 Action::Store(gate, bytes) => self.store.put(gate, &bytes)?,
+                Action::StoreGateSetting(setting) => self.store.put_gate_setting(&setting)?,
+                Action::Answer(number, reply) => {
+                    if let Some(answer) = self.calls.remove(&number) {
+                        let _ = answer.send(reply);
+                    }
+                }
                 Action::StatusReport(question, report) => {
                     if let Some(answer) = self.status_queries.remove(&question) {
                         let _ = answer.send(report);
@@ -322,12 +375,18 @@ impl Shell {
                         let _ = links.declare_dead(peer, DECLARED_DEAD);
                     }
                 }
-                Action::Probe { session, number, gate, slots } => {
-                    self.probe(session, number, gate, slots)
+                Action::Probe { session, tree, number, gate, slots } => {
+                    let tree = tree.and_then(|tree| self.trees.get(&tree).cloned());
+                    match &self.lending {
+                        Some(lending) => lending.probe(session, tree, number, &gate, &slots),
+                        None => next.push(Input::SlotsFree { session, number }),
+                    }
                 }
+                Action::EndTree { session, tree } => self.end_tree(session, tree),
+                Action::ForgetTree(tree) => drop(self.trees.remove(&tree)),
                 Action::Opened(gate) => {
-                    if let Some(files) = &self.slot_files {
-                        files.note(&gate.name, gate.k);
+                    if let Some(lending) = &self.lending {
+                        lending.note(&gate.name, gate.k);
                     }
                 }
                 Action::Changed => self.changes.send_modify(|version| *version += 1),
@@ -355,6 +414,10 @@ impl Shell {
         if let Some(reason) = stopped {
             return Err(Stopped::OutOfCluster(reason));
         }
+        if !next.is_empty() {
+            next.into_iter().for_each(|input| self.core.handle(now(), input, actions));
+            self.carry_out(actions)?;
+        }
         if new_incarnation {
             let incarnation = self.store.next_incarnation()?;
             tracing::warn!(
@@ -372,10 +435,12 @@ impl Shell {
     fn on_log(&mut self, event: Event, actions: &mut Vec<Action>) -> Result<(), Stopped> {
         match event {
             Event::AppliedEntry(entry) => {
-                let is_other = |id: &ClusterId| self.expected.is_some_and(|known| known != *id);
-                let other =
-                    |change: &Change| matches!(change, Change::Bootstrapped(id) if is_other(id));
-                if entry.changes.iter().any(other) {
+                let is_other = |id: ClusterId| self.expected.is_some_and(|known| known != id);
+                let bootstraps_other = |change: &Change| {
+                    let Change::Bootstrapped(cluster) = change else { return false };
+                    is_other(cluster.id)
+                };
+                if entry.changes.iter().any(bootstraps_other) {
                     return Err(Stopped::OtherCluster);
                 }
                 self.core.handle(now(), Input::Applied(entry), actions);
@@ -412,15 +477,15 @@ impl Shell {
         }
     }
 
-    /// Waits, on a thread of its own, until no process uses the slots any more.
-    fn probe(&self, session: SessionId, number: u64, gate: String, slots: Vec<u32>) {
-        let (files, back) = (self.slot_files.clone(), self.back.clone());
-        tokio::task::spawn_blocking(move || {
-            if let Some(files) = files {
-                files.wait_until_free(&gate, &slots);
+    /// Ends the processes of a session.
+    fn end_tree(&self, session: SessionId, tree: ClientId) {
+        let (tree, back) = (self.trees.get(&tree).cloned(), self.back.clone());
+        tokio::spawn(async move {
+            if let Some(tree) = tree {
+                tree.end().await;
             }
             if let Some(back) = back.upgrade() {
-                let _ = back.blocking_send(Command::Free(session, number));
+                let _ = back.send(Command::TreeEnded(session)).await;
             }
         });
     }

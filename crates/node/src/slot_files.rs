@@ -1,28 +1,57 @@
-//! Slots bound to processes: one file per slot, locked by the process that uses it.
+//! Slots bound to processes: one file per grant of a slot, locked by the process that uses it.
 //!
 //! The kernel drops a lock when the last process that has it ends, for whatever reason. So a slot
-//! is in use exactly while its file is locked. No clock is needed, a frozen holder keeps its slot,
-//! and a node that was killed finds the holders by trying the locks. For that case a file beside
-//! the slots of a gate stores its k.
+//! is in use while the file of its grant is locked. No clock is needed, a frozen holder keeps its
+//! slot, and a node that was killed finds the holders by trying the locks. For that case a file
+//! beside the slots of a gate stores its k.
+//!
+//! The node may serve users who do not trust each other. So only the holder learns the name of its
+//! file, which ends in 128 random bits, and nobody but the node can list or change the folder.
+//! Nobody can lock the file of somebody else's grant. A process that keeps an old lock keeps its
+//! own slot: the slot is not granted again before the lock is free (`prober.rs`).
 
-use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
+mod prober;
+
+use std::collections::BTreeMap;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+pub(crate) use prober::{Prober, Watched};
+
+/// The folder of the slot files in the node's folder.
+const FOLDER: &str = "slots";
+/// Users may open a file whose name they know, and may not list the folder.
+const FOLDER_MODE: u32 = 0o711;
+/// Reading suffices to lock a file. Nobody else can fill the disk by it.
+const FILE_MODE: u32 = 0o644;
+
+/// Digits of the part of a name that only the holder knows.
+const SECRET_DIGITS: usize = 32;
+
 /// The folder of the slot files cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the folder of slots {0}: {1}")]
-pub struct NoSlotFiles(PathBuf, std::io::Error);
+pub struct NoSlotFiles(PathBuf, io::Error);
 
 /// The files of all slots.
-#[derive(Clone, Debug)]
-pub(crate) struct SlotFiles(PathBuf);
+#[derive(Debug)]
+pub(crate) struct SlotFiles {
+    /// The folder of the node, which the names given to holders are relative to.
+    folder: PathBuf,
+    /// The files of each slot that was granted and may be in use.
+    files: BTreeMap<(String, u32), Vec<PathBuf>>,
+}
 
-/// The path of a slot's file.
-pub fn slot_file(folder: &Path, gate: &str, slot: u32) -> PathBuf {
-    folder.join("slots").join(format!("{}.{slot}", escaped(gate)))
+/// A gate of earlier incarnations, with its slots in use.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FoundGate {
+    pub(crate) name: String,
+    pub(crate) k: u32,
+    pub(crate) in_use: Vec<u32>,
 }
 
 /// Names of gates may contain slashes, file names must not.
@@ -30,85 +59,141 @@ fn escaped(gate: &str) -> String {
     gate.replace('/', "%")
 }
 
-/// Locks the file of a granted slot, and creates it if needed. It is an error if another process
-/// has the lock.
-pub fn lock_slot(folder: &Path, gate: &str, slot: u32) -> std::io::Result<File> {
-    let path = slot_file(folder, gate, slot);
-    loop {
-        let file = File::options().create(true).append(true).open(&path)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        // A node that has just started may have removed the file before it was locked.
-        if std::fs::metadata(&path).is_ok_and(|named| is_same(&named, &file)) {
-            return Ok(file);
-        }
+/// The gate and the slot of a file. The name of a gate may end like that of a slot.
+fn parse(name: &str) -> Option<(String, u32)> {
+    let (rest, secret) = name.rsplit_once('.')?;
+    if secret.len() != SECRET_DIGITS {
+        return None;
     }
+    let (gate, slot) = rest.rsplit_once('.')?;
+    Some((gate.replace('%', "/"), slot.parse().ok()?))
 }
 
-fn is_same(named: &std::fs::Metadata, file: &File) -> bool {
-    file.metadata().is_ok_and(|open| (open.dev(), open.ino()) == (named.dev(), named.ino()))
+/// Whether no process has locked the file, which is then removed. That happens while it is locked
+/// here: a process that opened it before finds the lock taken, or another file under its name, and
+/// never takes the lock of a removed file.
+pub(crate) fn remove_if_free(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return true };
+    let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    if free {
+        let _ = std::fs::remove_file(path);
+    }
+    free
 }
 
 impl SlotFiles {
     pub(crate) fn open(folder: PathBuf) -> Result<Self, NoSlotFiles> {
-        let made = std::fs::create_dir_all(folder.join("slots"));
+        let slots = folder.join(FOLDER);
+        let made = std::fs::create_dir_all(&slots)
+            .and_then(|()| std::fs::set_permissions(&slots, Permissions::from_mode(FOLDER_MODE)));
         made.map_err(|error| NoSlotFiles(folder.clone(), error))?;
-        Ok(Self(folder))
+        Ok(Self { folder, files: BTreeMap::new() })
+    }
+
+    fn slots(&self) -> PathBuf {
+        self.folder.join(FOLDER)
     }
 
     fn k_file(&self, gate: &str) -> PathBuf {
-        self.0.join("slots").join(format!("{}.k", escaped(gate)))
+        self.slots().join(format!("{}.k", escaped(gate)))
     }
 
     /// Stores the k of a gate.
     pub(crate) fn note(&self, gate: &str, k: u32) {
-        if let Err(error) = std::fs::write(self.k_file(gate), k.to_string()) {
-            tracing::error!(gate, %error, "its k cannot be written down: if this node is killed, its holders will not be known");
+        let mut options = File::options();
+        let written = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(self.k_file(gate))
+            .and_then(|mut file| io::Write::write_all(&mut file, k.to_string().as_bytes()));
+        if let Err(error) = written {
+            let text = "cannot persist k: after a restart the gate has the k of its slots in use";
+            tracing::error!(gate, %error, "{text}");
         }
     }
 
-    /// The gates of earlier incarnations with slots in use: name, k, slots. The files of all other
-    /// slots are removed.
-    pub(crate) fn gates(&self) -> Vec<(String, u32, Vec<u32>)> {
-        let Ok(entries) = std::fs::read_dir(self.0.join("slots")) else { return Vec::new() };
-        let mut found = Vec::new();
-        for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-            let Some(gate) = name.strip_suffix(".k").map(|gate| gate.replace('%', "/")) else {
-                continue;
-            };
-            let k = std::fs::read_to_string(self.k_file(&gate))
-                .ok()
-                .and_then(|text| text.parse().ok())
-                .unwrap_or(0);
-            let in_use: Vec<u32> =
-                (0..k).filter(|slot| !self.remove_if_free(&gate, *slot)).collect();
-            if in_use.is_empty() {
-                let _ = std::fs::remove_file(self.k_file(&gate));
-            } else {
-                found.push((gate, k, in_use));
+    /// Creates the files of a grant, and returns their names for the holder. It is an error if a
+    /// process still uses one of the slots.
+    pub(crate) fn lend(&mut self, gate: &str, slots: &[u32]) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for slot in slots {
+            match self.lend_one(gate, *slot) {
+                Ok(name) => names.push(name),
+                Err(error) => {
+                    names
+                        .iter()
+                        .for_each(|name| drop(std::fs::remove_file(self.folder.join(name))));
+                    return Err(error);
+                }
             }
         }
-        found.sort();
+        Ok(names)
+    }
+
+    fn lend_one(&mut self, gate: &str, slot: u32) -> io::Result<String> {
+        let files = self.files.entry((gate.to_owned(), slot)).or_default();
+        files.retain(|file| !remove_if_free(file));
+        if !files.is_empty() {
+            let text = format!("a process of an earlier holder still uses slot {slot} of {gate}");
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+        }
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret).map_err(io::Error::other)?;
+        let secret = u128::from_ne_bytes(secret);
+        let name = format!("{FOLDER}/{}.{slot}.{secret:0SECRET_DIGITS$x}", escaped(gate));
+        let path = self.folder.join(&name);
+        let file = File::options().write(true).create_new(true).mode(FILE_MODE).open(&path)?;
+        // The process may have been started with another mask.
+        file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+        files.push(path);
+        Ok(name)
+    }
+
+    /// The files of slots that may be in use.
+    pub(crate) fn files_of(&self, gate: &str, slots: &[u32]) -> Vec<PathBuf> {
+        let of = |slot: &u32| self.files.get(&(gate.to_owned(), *slot)).cloned();
+        slots.iter().filter_map(of).flatten().collect()
+    }
+
+    /// The gates of earlier incarnations with slots in use. The files of all other slots are
+    /// removed.
+    pub(crate) fn gates(&mut self) -> Vec<FoundGate> {
+        let Ok(entries) = std::fs::read_dir(self.slots()) else { return Vec::new() };
+        for entry in entries.flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if let Some(slot) = parse(&name) {
+                let path = entry.path();
+                if !remove_if_free(&path) {
+                    self.files.entry(slot).or_default().push(path);
+                }
+            }
+        }
+        let mut found: Vec<FoundGate> = Vec::new();
+        for (name, slot) in self.files.keys() {
+            match found.last_mut().filter(|gate| gate.name == *name) {
+                Some(gate) => gate.in_use.push(*slot),
+                None => found.push(FoundGate { name: name.clone(), k: 0, in_use: vec![*slot] }),
+            }
+        }
+        for gate in &mut found {
+            let noted = std::fs::read_to_string(self.k_file(&gate.name)).ok();
+            let noted = noted.and_then(|text| text.parse().ok()).unwrap_or(0);
+            let used = gate.in_use.iter().map(|slot| slot + 1).max().unwrap_or(0);
+            gate.k = used.max(noted);
+        }
+        self.forget_other_gates(&found);
         found
     }
 
-    /// The file is removed while it is locked. A process that opened it before finds the lock
-    /// taken, or another file under its name, and never takes the lock of a removed file.
-    fn remove_if_free(&self, gate: &str, slot: u32) -> bool {
-        let path = slot_file(&self.0, gate, slot);
-        let Ok(file) = File::open(&path) else { return true };
-        let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if free {
-            let _ = std::fs::remove_file(&path);
-        }
-        free
-    }
-
-    /// Returns when no process uses these slots. A process that never locked them does not use
-    /// them.
-    pub(crate) fn wait_until_free(&self, gate: &str, slots: &[u32]) {
-        for slot in slots {
-            if let Ok(file) = File::open(slot_file(&self.0, gate, *slot)) {
-                while flock(&file, FlockOperation::LockExclusive) == Err(rustix::io::Errno::INTR) {}
+    fn forget_other_gates(&self, found: &[FoundGate]) {
+        let Ok(entries) = std::fs::read_dir(self.slots()) else { return };
+        for entry in entries.flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let gate = name.strip_suffix(".k").map(|gate| gate.replace('%', "/"));
+            if gate.is_some_and(|gate| !found.iter().any(|found| found.name == gate)) {
+                let _ = std::fs::remove_file(entry.path());
             }
         }
     }
@@ -116,55 +201,67 @@ impl SlotFiles {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc::channel;
+    use kgate_client::local::lock_file;
+    use kgate_testkit::TempFolder;
 
     use super::*;
 
-    /// A process that opened a slot's file before a starting node removed it must not take that
-    /// lock for the slot's.
-    #[test]
-    fn a_file_that_is_gone_is_noticed() {
-        let folder = std::env::temp_dir().join(format!("kgate-slots-gone-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let files = SlotFiles::open(folder.clone()).unwrap();
-        files.note("gpu", 1);
-        let path = slot_file(&folder, "gpu", 0);
-        let early = File::create(&path).unwrap();
-        assert!(is_same(&std::fs::metadata(&path).unwrap(), &early));
-        assert_eq!(files.gates(), [], "nobody has locked it");
-        flock(&early, FlockOperation::NonBlockingLockExclusive).unwrap();
-        let _later = lock_slot(&folder, "gpu", 0).unwrap();
-        assert!(!is_same(&std::fs::metadata(&path).unwrap(), &early));
-        std::fs::remove_dir_all(&folder).unwrap();
+    fn open(folder: &Path) -> SlotFiles {
+        SlotFiles::open(folder.to_owned()).unwrap()
     }
 
-    /// A slot is in use exactly while its file is locked. A gate without slots in use is forgotten.
+    /// The file of a grant.
+    fn lend(files: &mut SlotFiles, gate: &str, slot: u32) -> PathBuf {
+        let names = files.lend(gate, &[slot]).unwrap();
+        files.folder.join(&names[0])
+    }
+
+    /// A slot is in use while the file of its grant is locked, also after a restart. A gate without
+    /// slots in use is forgotten.
     #[test]
-    fn locks_tell_who_uses_a_slot() {
-        let folder = std::env::temp_dir().join(format!("kgate-slots-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let files = SlotFiles::open(folder.clone()).unwrap();
-        files.note("a/b", 3);
+    fn locks_tell_which_slots_are_in_use() {
+        let folder = TempFolder::new("slot-files");
+        let mut files = open(&folder);
+        // Without a check `a/b.0.k` would be a file of slot 0 of `a/b`.
+        files.note("a/b.0", 3);
         files.note("idle", 2);
-        let lock = lock_slot(&folder, "a/b", 1).unwrap();
-        assert!(lock_slot(&folder, "a/b", 1).is_err(), "one at a time");
-        assert_eq!(files.gates(), [("a/b".to_owned(), 3, vec![1])]);
-        assert!(!files.k_file("idle").exists());
-        let (waiter, gate) = (files.clone(), "a/b");
-        let given_back = Arc::new(AtomicBool::new(false));
-        let (seen, (waits, begun)) = (given_back.clone(), channel());
-        let waiting = std::thread::spawn(move || {
-            waits.send(()).unwrap();
-            waiter.wait_until_free(gate, &[1]);
-            seen.load(Ordering::SeqCst)
-        });
-        begun.recv().unwrap();
-        given_back.store(true, Ordering::SeqCst);
+        lend(&mut files, "idle", 0);
+        let lock = lock_file(&lend(&mut files, "a/b.0", 1)).unwrap();
+        let restored = FoundGate { name: "a/b.0".into(), k: 3, in_use: vec![1] };
+        let mut next = open(&folder);
+        assert_eq!(next.gates(), [restored]);
+        assert!(!next.k_file("idle").exists());
+        assert!(next.lend("a/b.0", &[1]).is_err(), "it is in use");
+        next.note("a/b.0", 1);
+        assert_eq!(open(&folder).gates()[0].k, 2, "a smaller k hides no holder");
         drop(lock);
-        assert!(waiting.join().unwrap(), "it waits for that");
-        assert_eq!(files.gates(), []);
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(open(&folder).gates(), []);
+        assert!(next.lend("a/b.0", &[1]).is_ok());
+    }
+
+    /// Each grant has a file of its own: who knows an old one cannot lock the slot of the next
+    /// holder, and a holder that is late finds its file gone.
+    #[test]
+    fn an_old_file_does_not_lock_the_next_grant() {
+        let folder = TempFolder::new("slot-files-old");
+        let mut files = open(&folder);
+        let first = lend(&mut files, "gpu", 0);
+        let early = File::open(&first).unwrap();
+        let second = lend(&mut files, "gpu", 0);
+        assert!(first != second && !first.exists());
+        flock(&early, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(lock_file(&first).is_err(), "too late");
+        assert!(lock_file(&second).is_ok());
+        assert_eq!(open(&folder).gates(), [], "the lock of a removed file counts for nothing");
+    }
+
+    /// Nobody else can list the folder, or write to a file.
+    #[test]
+    fn others_cannot_find_the_files() {
+        let folder = TempFolder::new("slot-files-mode");
+        let mut files = open(&folder);
+        let file = lend(&mut files, "gpu", 0);
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&files.slots()), mode(&file)), (0o711, 0o644));
     }
 }

@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 use kgate_core::Incarnation;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
-use crate::core::GateId;
+use crate::core::{GateId, GateSetting};
 
 const INCARNATIONS: TableDefinition<&str, u32> = TableDefinition::new("incarnations");
 const GATES: TableDefinition<u32, &[u8]> = TableDefinition::new("gates");
 /// The mark: the state of a clean stop, and the boot of the machine.
 const SUSPENDED: TableDefinition<&str, (&str, &[u8])> = TableDefinition::new("suspended");
+/// What operators set of gates of a node alone.
+const GATE_SETTINGS: TableDefinition<&str, &[u8]> = TableDefinition::new("gate-settings");
 /// Identifies a boot of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -63,18 +65,15 @@ pub(crate) enum Mark {
 
 impl Store {
     /// Opens or creates the store in that folder; in memory only, if none. Returns its contents,
-    /// and the incarnation that begins or resumes.
+    /// and the incarnation that begins or resumes. One that begins is at least `least`.
     pub(crate) fn open(
         folder: Option<&Path>,
         mark: Mark,
+        least: Incarnation,
     ) -> Result<(Self, Incarnation, Stored), StoreError> {
         let Some(folder) = folder else {
-            // Without a store the number comes from the wall clock: later than all before it, as
-            // far as that clock tells.
-            let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-            let incarnation = u32::try_from(now.tv_sec).unwrap_or(u32::MAX);
             let store = Self { path: PathBuf::new(), database: None };
-            return Ok((store, Incarnation(incarnation), BTreeMap::new()));
+            return Ok((store, incarnation_by_clock(), BTreeMap::new()));
         };
         let path = folder.join("node.redb");
         let failed = |why: String| StoreError { path: path.clone(), why };
@@ -82,7 +81,7 @@ impl Store {
         let database = Database::create(&path).map_err(|error| failed(error.to_string()))?;
         kgate_control::private_file(&path).map_err(|error| failed(error.to_string()))?;
         let (incarnation, stored) =
-            begin(&database, mark).map_err(|error| failed(error.to_string()))?;
+            begin(&database, mark, least.0).map_err(|error| failed(error.to_string()))?;
         Ok((Self { path, database: Some(database) }, Incarnation(incarnation), stored))
     }
 
@@ -105,6 +104,27 @@ impl Store {
             write.open_table(GATES)?.insert(gate.0, bytes)?;
             Ok(())
         })
+    }
+
+    /// Stores what an operator set of a gate. It is on disk when this returns.
+    pub(crate) fn put_gate_setting(&self, setting: &GateSetting) -> Result<(), StoreError> {
+        let bytes = postcard::to_allocvec(setting).expect("a setting can be encoded");
+        self.write(|write| {
+            write.open_table(GATE_SETTINGS)?.insert(setting.name.as_str(), bytes.as_slice())?;
+            Ok(())
+        })
+    }
+
+    /// What operators set of gates.
+    pub(crate) fn gate_settings(&self) -> Result<Vec<GateSetting>, StoreError> {
+        let failed = |why: String| StoreError { path: self.path.clone(), why };
+        let Some(database) = &self.database else { return Ok(Vec::new()) };
+        read_gate_settings(database)
+            .map_err(|error| failed(error.to_string()))?
+            .iter()
+            .map(|bytes| postcard::from_bytes(bytes))
+            .collect::<Result<_, _>>()
+            .map_err(|error| failed(format!("a gate's setting cannot be decoded: {error}")))
     }
 
     /// Stores the state of a clean stop, with the mark. It is on disk when this returns, and the
@@ -161,7 +181,7 @@ fn durably<T>(
 }
 
 /// Reads the incarnation that begins or resumes, and the durable state of the gates.
-fn begin(database: &Database, mark: Mark) -> Result<(u32, Stored), redb::Error> {
+fn begin(database: &Database, mark: Mark, least: u32) -> Result<(u32, Stored), redb::Error> {
     let incarnation = durably(database, |write| {
         let mut incarnations = write.open_table(INCARNATIONS)?;
         let mut suspended = write.open_table(SUSPENDED)?;
@@ -172,8 +192,9 @@ fn begin(database: &Database, mark: Mark) -> Result<(u32, Stored), redb::Error> 
             return Ok(last);
         }
         suspended.remove("node")?;
-        incarnations.insert("incarnation", last + 1)?;
-        Ok(last + 1)
+        let next = least.max(last + 1);
+        incarnations.insert("incarnation", next)?;
+        Ok(next)
     })?;
     let mut stored = BTreeMap::new();
     for entry in database.begin_read()?.open_table(GATES)?.iter()? {
@@ -181,6 +202,21 @@ fn begin(database: &Database, mark: Mark) -> Result<(u32, Stored), redb::Error> 
         stored.insert(GateId(gate.value()), bytes.value().to_vec());
     }
     Ok((incarnation, stored))
+}
+
+/// An incarnation number from the wall clock: later than all before it, as far as that clock tells.
+pub(crate) fn incarnation_by_clock() -> Incarnation {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    Incarnation(u32::try_from(now.tv_sec).unwrap_or(u32::MAX))
+}
+
+fn read_gate_settings(database: &Database) -> Result<Vec<Vec<u8>>, redb::Error> {
+    let table = match database.begin_read()?.open_table(GATE_SETTINGS) {
+        Ok(table) => table,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    table.iter()?.map(|entry| Ok(entry?.1.value().to_vec())).collect()
 }
 
 /// The id of this boot of the machine; empty if unknown.
@@ -192,6 +228,9 @@ fn boot_id() -> String {
 mod tests {
     use super::*;
 
+    /// No least incarnation.
+    const NONE: Incarnation = Incarnation(0);
+
     /// An empty folder for a test.
     fn folder(name: &str) -> PathBuf {
         let folder =
@@ -201,7 +240,7 @@ mod tests {
     }
 
     fn open(folder: &Path, mark: Mark) -> (Store, u32) {
-        let (store, incarnation, _) = Store::open(Some(folder), mark).unwrap();
+        let (store, incarnation, _) = Store::open(Some(folder), mark, NONE).unwrap();
         (store, incarnation.0)
     }
 
@@ -209,14 +248,26 @@ mod tests {
     #[test]
     fn it_remembers() {
         let folder = folder("remembers");
-        let (store, first, stored) = Store::open(Some(&folder), Mark::IsErased).unwrap();
+        let (store, first, stored) = Store::open(Some(&folder), Mark::IsErased, NONE).unwrap();
         assert!(stored.is_empty());
         store.put(GateId(3), b"abc").unwrap();
-        let second = Store::open(Some(&folder), Mark::IsErased);
+        let second = Store::open(Some(&folder), Mark::IsErased, NONE);
         assert!(second.is_err_and(|error| error.to_string().contains("node.redb")));
         drop(store);
-        let (_store, next, stored) = Store::open(Some(&folder), Mark::IsErased).unwrap();
+        let (_store, next, stored) = Store::open(Some(&folder), Mark::IsErased, NONE).unwrap();
         assert_eq!((next.0, stored[&GateId(3)].as_slice()), (first.0 + 1, &b"abc"[..]));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A least incarnation counts where the stored one is smaller, and never sets it back.
+    #[test]
+    fn a_least_incarnation() {
+        let folder = folder("least");
+        for (least, expected) in [(0, 1), (700, 700), (5, 701), (701, 702), (900, 900)] {
+            let least = Incarnation(least);
+            let (_, incarnation, _) = Store::open(Some(&folder), Mark::IsErased, least).unwrap();
+            assert_eq!(incarnation.0, expected);
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -293,7 +344,7 @@ mod tests {
     /// Without a folder nothing is stored, and no incarnation resumes.
     #[test]
     fn memory_keeps_nothing() {
-        let (store, ..) = Store::open(None, Mark::GoesOn).unwrap();
+        let (store, ..) = Store::open(None, Mark::GoesOn, NONE).unwrap();
         store.suspend(b"all").unwrap();
         assert_eq!(store.take_suspended().unwrap(), None);
     }

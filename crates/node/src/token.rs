@@ -45,22 +45,23 @@ pub struct JoinToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
     /// It does not begin with the prefix.
-    #[error("this is no join token: one begins with {PREFIX}, and `kgate members add` prints it")]
+    #[error("not a join token: use the output of `kgate members add`, which begins with {PREFIX}")]
     NoToken,
     /// It is of another version.
     #[error(
-        "this join token is of another version of kgate: make a new one with `kgate members add` of this version"
+        "this join token was made by another version of kgate: make a new one with this version's \
+         `kgate members add`"
     )]
     Version,
     /// It contains a character outside the alphabet.
-    #[error("this join token has {0:?} in it, which no token has: copy it again, whole")]
+    #[error("invalid character {0:?} in the join token: copy the complete token again")]
     Symbol(char),
     /// A part is missing or wrong.
-    #[error("this join token is damaged, a part is missing or was changed: copy it again, whole")]
+    #[error("damaged join token, a part is missing or was changed: copy the complete token again")]
     Damaged,
     /// Its contents are not valid.
-    #[error("this join token makes no sense: {0}")]
-    Senseless(&'static str),
+    #[error("invalid join token: {0}")]
+    Invalid(&'static str),
 }
 
 impl JoinToken {
@@ -72,13 +73,13 @@ impl JoinToken {
             *number != self.node && address.len() <= ADDRESS_MAX && host.is_some()
         };
         if self.cluster.is_empty() || self.cluster.len() > CLUSTER_MAX {
-            return Err(BadToken::Senseless("the cluster's name has 1 to 63 symbols"));
+            return Err(BadToken::Invalid("the cluster's name has 1 to 63 symbols"));
         }
         if self.members.is_empty() || self.members.len() > MEMBERS_MAX {
-            return Err(BadToken::Senseless("it names 1 to 16 members"));
+            return Err(BadToken::Invalid("it names 1 to 16 members"));
         }
         if !self.members.iter().all(fits) {
-            return Err(BadToken::Senseless("a member's address is HOST:PORT"));
+            return Err(BadToken::Invalid("a member's address is HOST:PORT"));
         }
         Ok(())
     }
@@ -232,7 +233,7 @@ mod tests {
             JoinToken { members: vec![(0, "a:1".into()); 17], ..token() },
             JoinToken { members: vec![(3, "a:1".into())], ..token() },
         ] {
-            assert!(matches!(why(&nonsense.to_string()), BadToken::Senseless(_)));
+            assert!(matches!(why(&nonsense.to_string()), BadToken::Invalid(_)));
         }
     }
 }

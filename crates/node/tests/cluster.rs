@@ -20,7 +20,8 @@ async fn cluster(nodes: u32, more: &str) -> Vec<Node> {
     let mut all = Vec::new();
     for (id, listener) in listeners.into_iter().enumerate() {
         let text = format!(
-            "id = {id}\nnodes = {addresses:?}\napi = \"127.0.0.1:0\"\nfaults = \"crash-stop\"\n{more}"
+            "id = {id}\nnodes = {addresses:?}\napi = \"127.0.0.1:0\"\nfaults = \"crash-stop\"\n\
+             {more}"
         );
         let file = FILES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path =

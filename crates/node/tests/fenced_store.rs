@@ -30,7 +30,14 @@ async fn ask(store: SocketAddr, request: String) -> String {
 
 async fn put(store: SocketAddr, permit: &str, text: &str) -> String {
     let length = text.len();
-    ask(store, format!("PUT /report HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n{permit}\r\n{text}")).await
+    ask(
+        store,
+        format!(
+            "PUT /report HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             content-length: {length}\r\n{permit}\r\n{text}"
+        ),
+    )
+    .await
 }
 
 async fn get(store: SocketAddr) -> String {
@@ -78,7 +85,7 @@ async fn a_late_holder_is_refused() {
 
     let nothing = put(store, "", "by nobody").await;
     assert!(
-        nothing.starts_with("HTTP/1.1 400") && nothing.contains("show your permit"),
+        nothing.starts_with("HTTP/1.1 400") && nothing.contains("no permit given"),
         "{nothing}"
     );
     std::fs::remove_dir_all(&folder).unwrap();

@@ -40,7 +40,8 @@ fn unfinished_code_is_caught() {
 
 #[test]
 fn a_source_file_without_its_heading_is_caught() {
-    for text in ["", "use core::fmt;\n", "// Purpose.\n", "/// Purpose.\n", "\n//! Purpose.\n"] {
+    for text in ["", "use core::fmt;\n", "// Purpose.\n", "/// The purpose.\n", "\n//! Purpose.\n"]
+    {
         assert_eq!(planted("crates/sim/src/queue/bucket.rs", text).len(), 1, "{text:?}");
         assert_eq!(planted("crates/sim/tests/run.rs", text), [""; 0]);
     }
@@ -137,13 +138,13 @@ fn the_fields_words_are_not_caught() {
 #[test]
 fn space_at_the_end_of_a_line_is_caught() {
     for end in [" ", "\t", "\r"] {
-        let found = planted("docs/page.md", &format!("first\nsecond{end}\nthird\n"));
+        let found = planted("docs/guide.md", &format!("first\nsecond{end}\nthird\n"));
         assert!(
-            found.len() == 1 && found[0].starts_with("docs/page.md:2: white space"),
+            found.len() == 1 && found[0].starts_with("docs/guide.md:2: white space"),
             "{found:?}"
         );
     }
-    assert_eq!(planted("docs/page.md", "the last line ").len(), 1);
+    assert_eq!(planted("docs/guide.md", "the last line ").len(), 1);
 }
 
 #[test]
@@ -157,12 +158,12 @@ fn a_path_of_one_machine_is_caught() {
             format!("DIR={path}"),
             format!("file://{path}"),
         ] {
-            assert_eq!(planted("docs/page.md", &text).len(), 1, "{text}");
+            assert_eq!(planted("docs/guide.md", &text).len(), 1, "{text}");
         }
         for text in
             [format!("https://example.org{path}"), format!("..{path}"), format!("web/src{path}")]
         {
-            assert_eq!(planted("docs/page.md", &text), [""; 0]);
+            assert_eq!(planted("docs/guide.md", &text), [""; 0]);
         }
     }
 }

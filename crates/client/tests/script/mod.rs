@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use kgate_api::v1::client_message::Message as Said;
+use kgate_api::v1::client_message::Message as FromClient;
 use kgate_api::v1::gates_server::{Gates, GatesServer};
-use kgate_api::v1::server_message::Message as Say;
+use kgate_api::v1::server_message::Message as FromServer;
 use kgate_api::v1::{
-    ClientMessage, Granted, Hello, Renewed, ServerMessage, StatusReply, StatusRequest, Welcome,
+    ClientMessage, Granted, Hello, ReenterReply, ReenterRequest, Renewed, ServerMessage,
+    StatusReply, StatusRequest, Welcome,
 };
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -17,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-/// Long enough for a busy machine; whoever waits for it fails.
+/// The longest wait of a test: long enough for a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
 pub fn runtime() -> tokio::runtime::Runtime {
@@ -30,20 +31,20 @@ pub async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
         .unwrap_or_else(|_| panic!("waited too long for {what}"))
 }
 
-/// A node. Dropped, it is gone with all its streams.
+/// A node. Dropping it closes all its streams.
 pub struct Node {
     pub address: SocketAddr,
-    streams: mpsc::UnboundedReceiver<Line>,
+    streams: mpsc::UnboundedReceiver<ClientStream>,
     task: JoinHandle<()>,
 }
 
 /// One stream of a client.
-pub struct Line {
-    said: Streaming<ClientMessage>,
-    tells: mpsc::Sender<Result<ServerMessage, Status>>,
+pub struct ClientStream {
+    received: Streaming<ClientMessage>,
+    sender: mpsc::Sender<Result<ServerMessage, Status>>,
 }
 
-struct Api(mpsc::UnboundedSender<Line>);
+struct Api(mpsc::UnboundedSender<ClientStream>);
 
 type Boxed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -56,12 +57,16 @@ impl Gates for Api {
         &self,
         request: Request<Streaming<ClientMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let (tells, told) = mpsc::channel(64);
-        let _ = self.0.send(Line { said: request.into_inner(), tells });
-        Ok(Response::new(Box::pin(ReceiverStream::new(told))))
+        let (sender, sent) = mpsc::channel(64);
+        let _ = self.0.send(ClientStream { received: request.into_inner(), sender });
+        Ok(Response::new(Box::pin(ReceiverStream::new(sent))))
     }
 
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
+        Err(Status::unimplemented("not in this script"))
+    }
+
+    async fn reenter(&self, _: Request<ReenterRequest>) -> Result<Response<ReenterReply>, Status> {
         Err(Status::unimplemented("not in this script"))
     }
 
@@ -78,7 +83,7 @@ impl Node {
         Self::at("127.0.0.1:0".parse().unwrap()).await
     }
 
-    /// At that address, once it is free.
+    /// Starts at a fixed address, once it is free.
     pub async fn at(address: SocketAddr) -> Self {
         let bind = async {
             loop {
@@ -96,11 +101,13 @@ impl Node {
         Self { address, streams, task }
     }
 
-    /// The next stream of a client, and its first word.
-    pub async fn line(&mut self) -> (Line, Hello) {
-        let mut line = in_time("a stream", self.streams.recv()).await.expect("the node runs");
-        let Said::Hello(hello) = line.next().await else { panic!("the first word is no greeting") };
-        (line, hello)
+    /// The next stream of a client, and its first message.
+    pub async fn stream(&mut self) -> (ClientStream, Hello) {
+        let mut stream = in_time("a stream", self.streams.recv()).await.expect("the node runs");
+        let FromClient::Hello(hello) = stream.next().await else {
+            panic!("the first message is no handshake")
+        };
+        (stream, hello)
     }
 }
 
@@ -110,32 +117,35 @@ impl Drop for Node {
     }
 }
 
-impl Line {
-    pub async fn next(&mut self) -> Said {
-        let said = in_time("a word of the client", self.said.next()).await;
-        said.expect("the client is there").expect("a line").message.expect("a word")
+impl ClientStream {
+    pub async fn next(&mut self) -> FromClient {
+        let message = in_time("a message of the client", self.received.next()).await;
+        message.expect("the client is connected").expect("no error").message.expect("a kind")
     }
 
-    /// The next word that is no renewal; those are answered with so many milliseconds.
-    pub async fn word(&mut self, valid_for_ms: u64) -> Said {
+    /// The next message that is no renewal. Renewals before it are answered with `valid_for_ms`.
+    pub async fn next_request(&mut self, valid_for_ms: u64) -> FromClient {
         loop {
-            let said = self.next().await;
-            let Said::Renew(renew) = said else { return said };
+            let message = self.next().await;
+            let FromClient::Renew(renew) = message else { return message };
             self.renewed(renew.sequence, valid_for_ms).await;
         }
     }
 
-    pub async fn say(&self, tell: Say) {
-        let _ = self.tells.send(Ok(ServerMessage { message: Some(tell) })).await;
+    pub async fn send(&self, message: FromServer) {
+        let _ = self.sender.send(Ok(ServerMessage { message: Some(message) })).await;
     }
 
     pub async fn renewed(&self, sequence: u64, valid_for_ms: u64) {
-        self.say(Say::Renewed(Renewed { sequence, valid_for_ns: Some(valid_for_ms * 1_000_000) }))
-            .await;
+        self.send(FromServer::Renewed(Renewed {
+            sequence,
+            valid_for_ns: Some(valid_for_ms * 1_000_000),
+        }))
+        .await;
     }
 
     pub async fn grant(&self, number: u64) {
-        self.say(Say::Granted(Granted {
+        self.send(FromServer::Granted(Granted {
             request_id: number,
             slots: vec![0],
             fence: None,
@@ -146,9 +156,10 @@ impl Line {
     }
 }
 
-/// Session 7, with a lease of a second that is renewed all 20 ms, of which so much is left.
-pub fn welcome(valid_for_ms: u64, holds: Vec<u64>) -> Say {
-    Say::Welcome(Welcome {
+/// Session 7: its lease lasts one second, of which `valid_for_ms` are left, and is renewed every
+/// 20 ms.
+pub fn welcome(valid_for_ms: u64, holds: Vec<u64>) -> FromServer {
+    FromServer::Welcome(Welcome {
         session_id: 7,
         secret: vec![9; 16],
         node: 0,
@@ -158,5 +169,6 @@ pub fn welcome(valid_for_ms: u64, holds: Vec<u64>) -> Say {
         renew_every_ns: Some(20_000_000),
         stop_max_ns: Some(600_000_000),
         kill_ns: Some(100_000_000),
+        ..Welcome::default()
     })
 }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use kgate_check::Channels;
 
@@ -43,156 +42,141 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// The protocol, for example raymond; `kgate protocols` lists them
-    #[arg(long, value_name = "NAME", default_value = "raymond", env = "KGATE_OPT_PROTOCOL")]
+    #[arg(long, value_name = "NAME", default_value = "raymond")]
     pub(crate) protocol: String,
     /// Number of processes
     #[arg(
         short = 'n', long, value_name = "N", default_value_t = 3,
-        value_parser = clap::value_parser!(u32).range(2..=16), env = "KGATE_OPT_PROCESSES",
+        value_parser = clap::value_parser!(u32).range(2..=16)
     )]
     pub(crate) processes: u32,
     /// Number of slots
     #[arg(
         short = 'k', long, value_name = "K", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_K",
+        value_parser = clap::value_parser!(u32).range(1..=16)
     )]
     pub(crate) k: u32,
     /// Number of requests per process; a list gives p0, p1, .., and its last number counts for
     /// all further ones
     #[arg(
         long, value_name = "E,..", default_value = "1", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_ENTRIES"
+        value_parser = clap::value_parser!(u32).range(..=100)
     )]
     pub(crate) entries: Vec<u32>,
     /// Clients may request again while they hold a slot (tree-token, slots)
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_ASK_INSIDE")]
+    #[arg(long)]
     pub(crate) ask_inside: bool,
-    /// Number of clients per process: so many may wait there at once (slots)
+    /// Number of clients per process: the most requests that wait there at once (slots)
     #[arg(
         long, value_name = "C", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=8), env = "KGATE_OPT_CLIENTS",
+        value_parser = clap::value_parser!(u32).range(1..=8)
     )]
     pub(crate) clients: u32,
     /// Largest weight of a request: each request takes any number of slots up to it (slots)
     #[arg(
         long, value_name = "H", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_WEIGHT_MAX",
+        value_parser = clap::value_parser!(u32).range(1..=16)
     )]
     pub(crate) weight_max: u32,
     /// Values that k takes, one after the other; each process learns of each at any time
     /// (slots)
     #[arg(
         long, value_name = "K,..", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_RESIZE"
+        value_parser = clap::value_parser!(u32).range(1..=16)
     )]
     pub(crate) resize: Vec<u32>,
     #[command(flatten)]
     pub(crate) slots: SlotArgs,
     /// Processes repeat requests to processes that have not answered whenever a timer expires
     /// (slots, with --expiries)
-    #[arg(
-        long, value_parser = BoolishValueParser::new(), requires = "expiries",
-        env = "KGATE_OPT_ASK_AGAIN",
-    )]
+    #[arg(long, requires = "expiries")]
     pub(crate) ask_again: bool,
     /// Number of timer expiries in total [default: unlimited]. Liveness is not checked while a
     /// timer is running
-    #[arg(
-        long, value_name = "T", value_parser = clap::value_parser!(u32).range(..=100),
-        env = "KGATE_OPT_EXPIRIES",
-    )]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(..=100))]
     pub(crate) expiries: Option<u32>,
     /// Number of processes that may crash permanently
     #[arg(
         long, value_name = "F", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_CRASHES",
+        value_parser = clap::value_parser!(u32).range(..=16)
     )]
     pub(crate) crashes: u32,
     /// Number of crashes with recovery (tree-token: with its stable storage; slots: with empty
     /// memory)
     #[arg(
         long, value_name = "R", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_RESTARTS",
+        value_parser = clap::value_parser!(u32).range(..=16)
     )]
     pub(crate) restarts: u32,
     /// What happens to messages for a process that is down and will recover, with --restarts
-    #[arg(long, value_enum, value_name = "HOW", default_value = "lost", env = "KGATE_OPT_DOWN")]
+    #[arg(long, value_enum, value_name = "HOW", default_value = "lost")]
     pub(crate) down: DownArg,
     /// Number of requests that may be withdrawn
     #[arg(
         long, value_name = "W", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_WITHDRAWALS",
+        value_parser = clap::value_parser!(u32).range(..=100)
     )]
     pub(crate) withdrawals: u32,
     /// Number of messages that may be lost. Liveness is not checked beyond the faults that the
     /// protocol claims to tolerate; the output says so
     #[arg(
         long, value_name = "L", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_LOSS",
+        value_parser = clap::value_parser!(u32).range(..=100)
     )]
     pub(crate) loss: u32,
     /// Number of messages that may be delivered twice
     #[arg(
         long, value_name = "D", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_DUPLICATES",
+        value_parser = clap::value_parser!(u32).range(..=100)
     )]
     pub(crate) duplicates: u32,
     /// Whether the messages of a channel stay in order
-    #[arg(
-        long,
-        value_enum,
-        value_name = "HOW",
-        default_value = "fifo",
-        env = "KGATE_OPT_CHANNELS"
-    )]
+    #[arg(long, value_enum, value_name = "HOW", default_value = "fifo")]
     pub(crate) channels: ChannelsArg,
     /// Topology of tree-token (radial, balanced, path, star, caterpillar, random) [default:
     /// radial] or of stabilizing (also ring, grid, complete) [default: grid]; or a file of
     /// edges
-    #[arg(long, value_name = "SHAPE", env = "KGATE_OPT_GRAPH")]
+    #[arg(long, value_name = "SHAPE")]
     pub(crate) graph: Option<String>,
     /// Number of crashes that the protocol is configured to tolerate (timer-free) [default:
     /// --crashes]. Schedules in which a live process is suspected are then skipped: the paper
     /// excludes them (responsiveness)
-    #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
+    #[arg(long, value_name = "F")]
     pub(crate) tolerate: Option<u32>,
     /// Run a published defect as printed instead of repaired, for example D1
-    #[arg(long, value_name = "ID", env = "KGATE_OPT_AS_PRINTED")]
+    #[arg(long, value_name = "ID")]
     pub(crate) as_printed: Option<String>,
     /// Search breadth-first: needs more memory and finds a shortest counterexample
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_SHORTEST")]
+    #[arg(long)]
     pub(crate) shortest: bool,
     /// Treat states as equal that differ only in the names of processes, for protocols that do
     /// not compare names (tree-token with k = 1); not with --fair or --shortest
-    #[arg(
-        long, value_parser = BoolishValueParser::new(),
-        conflicts_with_all = ["fair", "shortest"], env = "KGATE_OPT_SYMMETRY"
-    )]
+    #[arg(long, conflicts_with_all = ["fair", "shortest"])]
     pub(crate) symmetry: bool,
     /// Check only this property, or several; a part of the name is enough, for example
     /// at-most-k
-    #[arg(long, value_name = "NAME", env = "KGATE_OPT_PROPERTY")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) property: Vec<String>,
     /// Also search for fair infinite schedules that starve a process; needs more memory
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FAIR")]
+    #[arg(long)]
     pub(crate) fair: bool,
     /// Stop after this number of states
-    #[arg(long, value_name = "M", env = "KGATE_OPT_MAX_STATES")]
+    #[arg(long, value_name = "M")]
     pub(crate) max_states: Option<usize>,
     /// Stop after this number of seconds
-    #[arg(long, value_name = "S", env = "KGATE_OPT_MAX_SECONDS")]
+    #[arg(long, value_name = "S")]
     pub(crate) max_seconds: Option<u64>,
     /// Stop when this many GiB of memory are in use
     #[arg(
         long, value_name = "GIB", default_value_t = 16,
-        value_parser = clap::value_parser!(u64).range(1..=1 << 20), env = "KGATE_OPT_MAX_MEMORY",
+        value_parser = clap::value_parser!(u64).range(1..=1 << 20)
     )]
     pub(crate) max_memory: u64,
     /// Write the counterexample as a scenario for kgate scenario
-    #[arg(long, value_name = "FILE", env = "KGATE_OPT_SCENARIO")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
     /// Draw the counterexample as a space-time diagram (SVG)
-    #[arg(long, value_name = "FILE", env = "KGATE_OPT_DIAGRAM")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) diagram: Option<PathBuf>,
     /// Walk through the states by hand: serve stateright's Explorer on this address until
     /// interrupted
@@ -201,12 +185,11 @@ pub(crate) struct CheckArgs {
         conflicts_with_all = [
             "json", "fair", "shortest", "symmetry", "property", "scenario", "diagram",
             "max_states", "max_seconds"
-        ],
-        env = "KGATE_OPT_EXPLORE"
+        ]
     )]
     pub(crate) explore: Option<std::net::SocketAddr>,
     /// Print one JSON object
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
 }
 

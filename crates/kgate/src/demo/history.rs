@@ -221,7 +221,7 @@ impl History {
                 Recorded::Request => Event::Acquire { weight: 1 },
                 Recorded::Granted { slots, fence } => {
                     let fence = fence.map(|fence| format!("{fence:#034x}"));
-                    Event::Granted { slots, fence, stamp: None, grant: None }
+                    Event::Granted { slots: slots.into(), fence, stamp: None, grant: None }
                 }
                 Recorded::Released => Event::Release { grant: None },
                 Recorded::Crash => Event::Crash,

@@ -62,7 +62,11 @@ fn alone(to: &mut impl Write, args: &CompareArgs, here: &[Results]) -> Result<()
             .iter()
             .map(|results| {
                 let rankings = ranked(results).then(|| compare::rankings(results, by, args.most));
-                json!({ "name": results.experiment.name, "verdicts": results.verdicts, "rankings": rankings })
+                json!({
+                    "name": results.experiment.name,
+                    "verdicts": results.verdicts,
+                    "rankings": rankings,
+                })
             })
             .collect();
         return print_json(to, &json!({ "experiments": list }));

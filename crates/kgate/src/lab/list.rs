@@ -21,9 +21,13 @@ pub(super) fn run(args: &ListArgs) -> Outcome {
             .iter()
             .map(|experiment| {
                 json!({
-                    "name": experiment.name, "title": experiment.title, "paper": experiment.paper,
-                    "runs": grid::count(experiment, false), "quick_runs": grid::count(experiment, true),
-                    "plots": experiment.plot.len(), "facts": experiment.fact.len(),
+                    "name": experiment.name,
+                    "title": experiment.title,
+                    "paper": experiment.paper,
+                    "runs": grid::count(experiment, false),
+                    "quick_runs": grid::count(experiment, true),
+                    "plots": experiment.plot.len(),
+                    "facts": experiment.fact.len(),
                 })
             })
             .collect();

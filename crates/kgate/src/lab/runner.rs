@@ -1,6 +1,5 @@
 //! A run of an experiment is a command line, parsed by the parser of the command itself.
 
-use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches};
 use kgate_lab::experiment::{Flags, Ran};
 
@@ -10,7 +9,8 @@ use crate::{Failure, check, sim};
 /// Makes a run without output.
 pub(super) fn run(words: &[String]) -> Result<Ran, String> {
     let words = std::iter::once("kgate").chain(words.iter().map(String::as_str));
-    let matches = parser().try_get_matches_from(words).map_err(|error| first_line(&error))?;
+    // Without environment variables: an experiment depends on its file alone.
+    let matches = Cli::command().try_get_matches_from(words).map_err(|error| first_line(&error))?;
     let command = Cli::from_arg_matches(&matches).map_err(|error| first_line(&error))?.command;
     let (_, given) = matches.subcommand().expect("a command was matched");
     #[allow(clippy::wildcard_enum_match_arm)] // All other commands.
@@ -21,7 +21,7 @@ pub(super) fn run(words: &[String]) -> Result<Ran, String> {
     };
     match measured {
         Ok((report, correct)) => Ok(Ran { report, correct }),
-        Err(Failure::Usage(text)) => Err(text),
+        Err(Failure::Usage(text) | Failure::Exit(_, text)) => Err(text),
         Err(Failure::Internal(error)) => Err(format!("{error:#}")),
         Err(Failure::OutputClosed) => Err("the output was closed".into()),
     }
@@ -30,17 +30,11 @@ pub(super) fn run(words: &[String]) -> Result<Ran, String> {
 /// The flags that experiments can give.
 pub(super) fn flags() -> Flags {
     let of = |name: &str| {
-        let parser = parser();
-        let command = parser.find_subcommand(name).expect("kgate has it");
+        let root = Cli::command();
+        let command = root.find_subcommand(name).expect("kgate has it");
         command.get_arguments().filter_map(|flag| flag.get_long()).map(String::from).collect()
     };
     Flags { sim: of("sim"), check: of("check") }
-}
-
-/// The parser without environment variables: an experiment depends on its file alone.
-fn parser() -> clap::Command {
-    let no_env = |command: clap::Command| command.mut_args(|flag| flag.env(Resettable::Reset));
-    Cli::command().mut_subcommand("sim", no_env).mut_subcommand("check", no_env)
 }
 
 /// The error message without the usage that follows.

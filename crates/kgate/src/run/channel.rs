@@ -1,14 +1,16 @@
 //! The messages between front, guard and stage, over socket pairs.
 //!
-//! Each child process gets its end as standard input, the only descriptor that safe code can
-//! inherit from a parent. CMD's standard input and all other descriptors travel inside messages.
-//! Packets keep their boundaries and order. Sending never waits: a frozen reader must not freeze
-//! the writer.
+//! A child process has its end from its parent by the fork. Packets keep their boundaries and
+//! order. Sending never waits: a frozen reader must not freeze the writer. A message that does not
+//! fit into a packet travels as a descriptor of memory that contains it.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -22,12 +24,14 @@ use super::margins::Margins;
 /// From the front to the guard.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToGuard {
-    /// The first message, with CMD's standard input and the deadline cell.
+    /// The first message.
     Hello {
         request: Box<AcquireRequest>,
         /// Exit code for [`RefusalKind::Busy`](super::keeper::RefusalKind::Busy).
         busy_code: u8,
         verbose: bool,
+        /// The wait is not shown on a terminal.
+        quiet: bool,
         /// No process waits for the front: it closes its output when CMD runs.
         detached: bool,
         /// The front's process group, if CMD takes the terminal from it.
@@ -35,7 +39,8 @@ pub(crate) enum ToGuard {
         /// Signals that were blocked when the front was started.
         blocked: Vec<i32>,
     },
-    /// A signal that arrived before the front knew the process of CMD.
+    /// A signal that arrived before the front knew the process of CMD. SIGTSTP: the front is about
+    /// to stop, answered by `LineCleared`; SIGCONT: it continues.
     Signal(i32),
     /// The front is about to stop CMD instead of the guard: from now on every end of CMD means that
     /// the permit was lost.
@@ -45,9 +50,17 @@ pub(crate) enum ToGuard {
 /// From the guard to the front.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToFront {
-    /// CMD starts: its process, which is also its group, the token to release the permit if the
-    /// guard dies, and the margins to kill by if the guard is frozen.
-    Started { process: i32, release_token: Vec<u8>, margins: Margins },
+    /// CMD starts: its process, which is also its process group, the token to release the permit if
+    /// the guard dies, and the margins to kill by if the guard is frozen.
+    Started {
+        process: i32,
+        release_token: Vec<u8>,
+        margins: Margins,
+        /// The control group of CMD, if it has one.
+        control_group: Option<PathBuf>,
+    },
+    /// Nothing of the wait is on the terminal until the front continues.
+    LineCleared,
     /// CMD was stopped by this signal.
     Stopped(i32),
     /// The guard has sent TERM, so the front need not.
@@ -73,8 +86,8 @@ pub(crate) enum End {
     Cancelled(i32),
 }
 
-/// From the guard to the stage: become CMD. Carries standard input, the read-only deadline cell and
-/// the other descriptors that CMD inherits.
+/// From the guard to the stage: become CMD. Carries the descriptors of the permit that CMD
+/// inherits.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Go {
     pub(crate) variables: Vec<(String, String)>,
@@ -102,19 +115,21 @@ pub(crate) enum Received<T> {
 #[derive(Debug)]
 pub(crate) struct Channel(OwnedFd);
 
-const BYTES_MAX: usize = 1 << 16;
-const DESCRIPTORS_MAX: usize = 64;
+/// Maximum size of a packet.
+const BYTES_MAX: usize = 1 << 13;
+/// The packet of a longer message, whose first descriptor is its memory. No JSON text begins so.
+const IN_MEMORY: &[u8] = b"@";
+/// The kernel's maximum per packet.
+const DESCRIPTORS_MAX: usize = 253;
+/// Maximum number of descriptors that CMD inherits from a permit: all that Go carries, but for the
+/// memory of a long message.
+pub(crate) const INHERITED_MAX: usize = DESCRIPTORS_MAX - 1;
 
 impl Channel {
-    pub(crate) fn pair() -> io::Result<(Channel, OwnedFd)> {
+    pub(crate) fn pair() -> io::Result<(Channel, Channel)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        Ok((Channel(ours), theirs))
-    }
-
-    /// The end that the parent process passed as standard input.
-    pub(crate) fn from_standard_input() -> io::Result<Channel> {
-        Ok(Channel(io::stdin().as_fd().try_clone_to_owned()?))
+        Ok((Channel(ours), Channel(theirs)))
     }
 
     pub(crate) fn send<T: Serialize>(
@@ -122,10 +137,16 @@ impl Channel {
         message: &T,
         descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
-        let bytes = serde_json::to_vec(message)?;
+        let mut bytes = serde_json::to_vec(message)?;
+        let memory = (bytes.len() > BYTES_MAX).then(|| in_memory(&bytes)).transpose()?;
+        let mut descriptors = descriptors.to_vec();
+        if let Some(memory) = &memory {
+            descriptors.insert(0, memory.as_fd());
+            bytes = IN_MEMORY.to_vec();
+        }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
             return Err(io::Error::other("too many descriptors for one message"));
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -165,8 +186,21 @@ impl Channel {
                 descriptors.extend(rights);
             }
         }
-        Ok(Received::Message(serde_json::from_slice(&bytes[..length])?, descriptors))
+        bytes.truncate(length);
+        if bytes == IN_MEMORY && !descriptors.is_empty() {
+            bytes.clear();
+            File::from(descriptors.remove(0)).read_to_end(&mut bytes)?;
+        }
+        Ok(Received::Message(serde_json::from_slice(&bytes)?, descriptors))
     }
+}
+
+/// Memory that contains a message, to be read from its start.
+fn in_memory(bytes: &[u8]) -> io::Result<File> {
+    let mut memory = File::from(memfd_create("kgate-message", MemfdFlags::CLOEXEC)?);
+    memory.write_all(bytes)?;
+    memory.rewind()?;
+    Ok(memory)
 }
 
 impl AsFd for Channel {
@@ -184,7 +218,6 @@ mod tests {
     #[test]
     fn messages_keep_their_boundaries() {
         let (ours, theirs) = Channel::pair().expect("sockets");
-        let theirs = Channel(theirs);
         assert!(matches!(theirs.take::<ToGuard>(), Ok(Received::Nothing)));
         ours.send(&ToGuard::Signal(2), &[ours.as_fd()]).expect("sent");
         ours.send(&ToGuard::Signal(15), &[]).expect("sent");
@@ -196,5 +229,22 @@ mod tests {
         assert!(matches!(theirs.take(), Ok(Received::Message(ToGuard::Signal(15), _))));
         drop(ours);
         assert!(matches!(theirs.take::<ToGuard>(), Ok(Received::Closed)));
+    }
+
+    /// A message longer than any packet arrives whole, and so do its descriptors.
+    #[test]
+    fn a_message_may_be_long() {
+        let (ours, theirs) = Channel::pair().expect("sockets");
+        for length in [BYTES_MAX - 64, BYTES_MAX, 70_000, 3 << 20] {
+            let variables = vec![("NAME".to_owned(), "x".repeat(length))];
+            let go = Go { variables, terminal_of: None, blocked: Vec::new() };
+            let descriptors = vec![ours.as_fd(); INHERITED_MAX];
+            ours.send(&go, &descriptors).expect("sent");
+            let Ok(Received::Message(received, descriptors)) = theirs.take::<Go>() else {
+                panic!("a message of {length} bytes")
+            };
+            assert_eq!(received, go);
+            assert_eq!(descriptors.len(), INHERITED_MAX);
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -53,18 +53,6 @@ impl DeadlineCell {
     }
 }
 
-impl From<OwnedFd> for DeadlineCell {
-    fn from(descriptor: OwnedFd) -> Self {
-        DeadlineCell(File::from(descriptor))
-    }
-}
-
-impl AsFd for DeadlineCell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,7 +63,7 @@ mod tests {
         let cell = DeadlineCell::new().expect("memory");
         assert_eq!(cell.read(), Some(LeaseInstant::NEVER));
         cell.write(LeaseInstant(77)).expect("written");
-        let other = DeadlineCell::from(cell.read_only().expect("opened"));
+        let other = DeadlineCell(File::from(cell.read_only().expect("opened")));
         assert_eq!(other.read(), Some(LeaseInstant(77)));
         assert!(other.write(LeaseInstant(78)).is_err(), "CMD may not write");
         cell.0.write_all_at(&[1], 0).expect("written");

@@ -1,5 +1,7 @@
 //! The exit codes of kgate, as far as they are not those of CMD.
 
+use kgate_client::ErrorKind;
+
 use super::channel::End;
 use super::keeper::RefusalKind;
 
@@ -29,6 +31,25 @@ pub(crate) fn of_refusal(kind: RefusalKind, busy_code: u8) -> u8 {
         RefusalKind::Conflict => K_CONFLICT,
         RefusalKind::Usage => USAGE,
         RefusalKind::Internal => FAILED,
+    }
+}
+
+/// The exit code of a command that asked a node.
+pub(crate) fn of_error(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Busy | ErrorKind::LimitExceeded | ErrorKind::TimedOut => BUSY,
+        ErrorKind::Conflict => K_CONFLICT,
+        ErrorKind::GateNotFound | ErrorKind::NodeNotFound | ErrorKind::PermitNotFound => {
+            NO_SUCH_OBJECT
+        }
+        ErrorKind::InvalidAddress | ErrorKind::BadRequest | ErrorKind::TooLarge => USAGE,
+        ErrorKind::NoQuorum | ErrorKind::Unreachable | ErrorKind::NodeGone => UNAVAILABLE,
+        ErrorKind::Credentials
+        | ErrorKind::SessionNotFound
+        | ErrorKind::Unauthenticated
+        | ErrorKind::PermissionDenied
+        | ErrorKind::Protocol
+        | _ => FAILED,
     }
 }
 

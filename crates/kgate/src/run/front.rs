@@ -14,27 +14,29 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::sync::Arc;
 
+use kgate_node::control_group::ControlGroup;
+use kgate_node::process_tree::{self as tree, Tree};
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    self, Pid, PidfdFlags, getpgrp, getpid, kill_current_process_group, kill_process,
+    self, Pid, PidfdFlags, WaitOptions, getpgrp, getpid, kill_current_process_group, kill_process,
     kill_process_group, pidfd_open, set_child_subreaper, set_parent_process_death_signal, setsid,
+    wait, waitpid,
 };
 
 use super::alarm::Alarm;
 use super::channel::{Channel, End, Received, ToFront, ToGuard};
 use super::deadline_cell::DeadlineCell;
-use super::exit;
+use super::fork::{Forked, exit_after, fork};
 use super::keeper::{AcquireRequest, OpenKeeper};
 use super::lease_clock::LeaseInstant;
 use super::margins::{Due, Margins};
 use super::signals::{FORWARDED, Signals, blocked_before, not_ignored, set_of, to_send};
 use super::sweep::Sweep;
 use super::terminal::{self, Terminal};
-use super::tree::{self, Tree};
+use super::{early_command, exit, guard};
 
 /// What to run, and how.
 #[derive(Debug)]
@@ -43,41 +45,49 @@ pub(crate) struct RunPlan {
     pub(crate) command: Vec<OsString>,
     pub(crate) busy_code: u8,
     pub(crate) verbose: bool,
+    pub(crate) quiet: bool,
     /// Run in a session of its own, for `kgate acquire`, which does not wait for the end.
     pub(crate) detached: bool,
 }
 
-/// A guard without a request. Its start takes as long as parsing the command line, so both happen
-/// at once. If the command line is wrong, the channel closes and the guard exits.
+/// A guard without a request. It starts its stage while the front parses the command line. If the
+/// command line is wrong, the channel closes and the guard exits.
 #[derive(Debug)]
 pub(crate) struct EarlyGuard {
     channel: Channel,
-    process: Child,
+    deadline: DeadlineCell,
+    process: Pid,
+    command: Vec<OsString>,
 }
 
 impl EarlyGuard {
-    /// Starts the guard of `kgate run .. -- CMD`. For `kgate acquire` the guard belongs to a
+    /// Starts the guard of `kgate run NAME .. CMD`. For `kgate acquire` the guard belongs to a
     /// session that does not exist yet.
-    pub(crate) fn start(arguments: &[OsString]) -> Option<Self> {
-        let (options, command) =
-            arguments.split_at(arguments.iter().position(|word| word == "--")?);
-        let early = options.get(1)? == "run" && !options.iter().any(|word| word == "--detached");
+    pub(crate) fn start(arguments: &[OsString], open: OpenKeeper) -> Option<Self> {
         // An error repeats when the guard is started again, and is reported there.
-        early.then(|| Self::spawn(&command[1..]).ok()).flatten()
+        Self::fork(early_command::likely_command(arguments)?, open).ok()
     }
 
-    fn spawn(command: &[OsString]) -> io::Result<Self> {
-        let (channel, theirs) = Channel::pair()?;
-        let mut guard = Command::new("/proc/self/exe");
-        guard.arg0("kgate").arg("guard").args(command).process_group(0);
-        Ok(Self { channel, process: guard.stdin(theirs).spawn()? })
+    fn fork(command: &[OsString], open: OpenKeeper) -> io::Result<Self> {
+        let (ours, theirs) = Channel::pair()?;
+        let deadline = DeadlineCell::new()?;
+        let front = getpid();
+        match fork(c"kgate guard")? {
+            Forked::Child => {
+                // Otherwise the guard would not notice that the front has closed it.
+                drop(ours);
+                exit_after(|| guard::main(command, theirs, deadline, front, open))
+            }
+            Forked::Parent(process) => {
+                Ok(Self { channel: ours, deadline, process, command: command.to_vec() })
+            }
+        }
     }
 
     /// Stops the guard and waits for its end.
     pub(crate) fn dismiss(self) {
         drop(self.channel);
-        let mut process = self.process;
-        let _gone = process.wait();
+        let _gone = waitpid(Some(self.process), WaitOptions::empty());
     }
 }
 
@@ -104,6 +114,8 @@ struct Front {
     terminal: Option<Terminal>,
     /// The process of CMD, which is also its group.
     command: Option<Pid>,
+    /// The control group of CMD, if it has one.
+    group: Option<Arc<ControlGroup>>,
     release_token: Vec<u8>,
     until: LeaseInstant,
     /// Front or guard has sent TERM.
@@ -134,21 +146,25 @@ impl Front {
         caught.extend([Signal::SIGCHLD, Signal::SIGTTOU]);
         let signals = Signals::block(&caught)?;
         set_child_subreaper(Some(getpid()))?;
-        let deadline = DeadlineCell::new()?;
-        let EarlyGuard { channel, process } = match guard {
-            Some(guard) if !plan.detached => guard,
-            Some(_) | None => EarlyGuard::spawn(&plan.command)?,
+        let EarlyGuard { channel, deadline, process: guard, .. } = match guard {
+            Some(guard) if !plan.detached && guard.command == plan.command => guard,
+            // What was taken for the command before parsing is not the command.
+            Some(guard) => {
+                guard.dismiss();
+                EarlyGuard::fork(&plan.command, open)?
+            }
+            None => EarlyGuard::fork(&plan.command, open)?,
         };
-        let guard = Pid::from_child(&process);
         let hello = ToGuard::Hello {
             request: Box::new(plan.request),
             busy_code: plan.busy_code,
             verbose: plan.verbose,
+            quiet: plan.quiet,
             detached: plan.detached,
             terminal_of: terminal::is_all_ours().then(|| getpgrp().as_raw_nonzero().get()),
             blocked,
         };
-        channel.send(&hello, &[io::stdin().as_fd(), deadline.as_fd()])?;
+        channel.send(&hello, &[])?;
         Ok(Front {
             open,
             detached: plan.detached,
@@ -162,6 +178,7 @@ impl Front {
             alarm: Alarm::new()?,
             terminal: Terminal::open(),
             command: None,
+            group: None,
             release_token: Vec::new(),
             until: LeaseInstant::NEVER,
             term_sent: false,
@@ -204,13 +221,19 @@ impl Front {
         let died = self.guard_is_alive && self.guard_is_dead(Timespec { tv_sec: 0, tv_nsec: 0 })?;
         while self.guard_is_alive {
             match self.channel.take()? {
-                Received::Message(ToFront::Started { process, release_token, margins }, _) => {
+                Received::Message(
+                    ToFront::Started { process, release_token, margins, control_group },
+                    _,
+                ) => {
                     self.command = Pid::from_raw(process);
+                    self.group =
+                        control_group.and_then(|path| ControlGroup::open(path).ok()).map(Arc::new);
                     (self.release_token, self.margins) = (release_token, margins);
                     if self.detached {
                         super::close_output()?;
                     }
                 }
+                Received::Message(ToFront::LineCleared, _) => {}
                 Received::Message(ToFront::Stopped(signal), _) => self.on_stopped(signal),
                 Received::Message(ToFront::Stopping, _) => self.term_sent = true,
                 Received::Message(ToFront::Ended(end), _) => return Ok(Some(end)),
@@ -234,7 +257,8 @@ impl Front {
             return Some(End::Refused { code: exit::FAILED, message });
         }
         let kill_at = LeaseInstant::now() + self.margins.grace;
-        self.phase = Phase::Orphaned(Sweep::terminate(Tree::own(), self.command, kill_at));
+        let tree = Tree::own().and_group(self.group.clone());
+        self.phase = Phase::Orphaned(Sweep::terminate(tree, self.command, kill_at));
         None
     }
 
@@ -255,7 +279,7 @@ impl Front {
                 Due::Term => {}
                 Due::Kill => {
                     self.send_stopping();
-                    let tree = Tree::own_and_below(self.guard);
+                    let tree = Tree::own_and_below(self.guard).and_group(self.group.clone());
                     // The front may have been frozen too: the guard has its time from now on.
                     let give_up_at = self.until.max(now) + self.margins.kill;
                     self.phase =
@@ -286,6 +310,9 @@ impl Front {
 
     /// The tree is gone and the guard cannot release the permit, so the front does.
     fn lost(&self, reason: &str) -> End {
+        if let Some(group) = &self.group {
+            group.remove();
+        }
         if !self.release_token.is_empty() {
             (self.open)().release_orphaned(&self.release_token, self.margins.grace);
         }
@@ -318,8 +345,7 @@ impl Front {
         match (signal, self.command) {
             (Signal::SIGCHLD | Signal::SIGTTOU, _) => {}
             (Signal::SIGCONT, _) => self.resume(),
-            // Ctrl-Z before the grant: the guard keeps waiting.
-            (Signal::SIGTSTP, None) => stop_by(|| kill_process(getpid(), process::Signal::TSTP)),
+            (Signal::SIGTSTP, None) => self.stop_while_waiting(),
             // `kgate acquire` has printed its token and has exited.
             (Signal::SIGHUP, Some(_)) if self.detached => {}
             (_, Some(command)) => {
@@ -331,6 +357,19 @@ impl Front {
                 let _dead = self.channel.send(&ToGuard::Signal(signal as i32), &[]);
             }
         }
+    }
+
+    /// Ctrl-Z before the grant: the guard keeps waiting. First it clears its line, because after
+    /// the stop the terminal is the shell's. A frozen guard draws nothing, so its answer is not
+    /// awaited for long; any other message means that the wait is over and the line is gone.
+    fn stop_while_waiting(&self) {
+        let signal = |signal: Signal| self.channel.send(&ToGuard::Signal(signal as i32), &[]);
+        if signal(Signal::SIGTSTP).is_ok() {
+            let mut answered = [PollFd::new(&self.channel, PollFlags::IN)];
+            let _late = poll(&mut answered, Some(&Timespec { tv_sec: 0, tv_nsec: 200_000_000 }));
+        }
+        stop_by(|| kill_process(getpid(), process::Signal::TSTP));
+        let _dead = signal(Signal::SIGCONT);
     }
 
     /// CMD was stopped by its terminal. Either it needs the terminal, which this process has, or
@@ -368,7 +407,7 @@ impl Front {
         }
         let quarter_second = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
         if self.guard_is_alive && self.guard_is_dead(quarter_second).is_ok() {
-            tree::reap_except(None);
+            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `kgate guard`: holds the permit, is the parent of CMD, and ends the tree when the permit ends.
+//! The guard: holds the permit, is the parent of CMD, and ends the tree when the permit ends.
 //!
 //! It has its own process group, so that no key of the terminal reaches it, and it ignores the
 //! signals that would end it: it runs as long as the permit is held. It is a subreaper, so no
@@ -18,43 +18,55 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::time::Duration;
 
+use kgate_node::control_group::ControlGroup;
+use kgate_node::process_tree::{self as tree, Tree};
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
-    Pid, PidfdFlags, WaitId, WaitIdOptions, getpid, getppid, kill_process_group, pidfd_open,
+    Pid, PidfdFlags, WaitId, WaitIdOptions, getpid, kill_process_group, pidfd_open,
     set_child_subreaper, waitid,
 };
 
 use super::alarm::Alarm;
 use super::channel::{Channel, End, Go, NotRun, Received, ToFront, ToGuard};
 use super::deadline_cell::DeadlineCell;
+use super::fork::{Forked, exit_after, fork};
 use super::keeper::{
-    AcquireRequest, EventReceiver, Granted, Keeper, KeeperEvent, OpenKeeper, Wait, event_channel,
+    AcquireRequest, EventReceiver, Granted, Keeper, KeeperEvent, OpenKeeper, UseCgroup, Wait,
+    event_channel,
 };
 use super::lease_clock::LeaseInstant;
 use super::margins::{Due, Margins};
 use super::signals::{IGNORED_BY_GUARD, Signals, to_send};
 use super::sweep::Sweep;
-use super::tree::{self, Tree};
-use super::{exit, messages};
+use super::waiting::WaitLine;
+use super::{exit, messages, stage};
 
 /// Maximum time to wait for the answer to a release. Without an answer the session expires.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
 
 const NOT_RENEWED: &str = "not renewed in time";
 
-/// `kgate guard CMD [ARG..]`.
-pub(crate) fn main(command: &[OsString], open: OpenKeeper) -> ExitCode {
-    match Guard::start(command, open)
+/// Runs the guard of a command, in a fork of the front. Returns its exit code.
+pub(crate) fn main(
+    command: &[OsString],
+    channel: Channel,
+    deadline: DeadlineCell,
+    front: Pid,
+    open: OpenKeeper,
+) -> u8 {
+    match Guard::start(command, channel, deadline, front, open)
         .and_then(|guard| guard.map_or(Ok(()), |mut guard| guard.event_loop()))
     {
         // Exit at once: dropping everything takes time, and the caller waits.
         Ok(()) => std::process::exit(0),
-        Err(error) => super::failed(&format!("the guard cannot continue: {error}")),
+        Err(error) => {
+            super::print_message(&format!("the guard cannot continue: {error}"));
+            exit::FAILED
+        }
     }
 }
 
@@ -67,17 +79,19 @@ struct Guard {
     blocked: Vec<i32>,
     /// Name of CMD, for messages.
     name: String,
-    standard_input: OwnedFd,
     deadline: DeadlineCell,
     front: Option<Front>,
     stage: Option<Channel>,
     /// The process of CMD, or of the stage that becomes it.
     command: Pid,
+    /// The control group of CMD, if it has one.
+    group: Option<Arc<ControlGroup>>,
     keeper: Box<dyn Keeper>,
     events: EventReceiver,
     signals: Signals,
     alarm: Alarm,
     requested_at: LeaseInstant,
+    wait_line: WaitLine,
     /// The deadline D.
     until: LeaseInstant,
     /// The default until the grant.
@@ -103,62 +117,99 @@ enum Phase {
 
 impl Guard {
     /// Starts the guard; none if the front has closed the channel without a request.
-    fn start(arguments: &[OsString], open: OpenKeeper) -> io::Result<Option<Self>> {
-        let misuse = || io::Error::other("`kgate guard` is an internal part of `kgate run`");
-        let name = arguments.first().ok_or_else(misuse)?.to_string_lossy().into_owned();
+    fn start(
+        arguments: &[OsString],
+        channel: Channel,
+        deadline: DeadlineCell,
+        front: Pid,
+        open: OpenKeeper,
+    ) -> io::Result<Option<Self>> {
+        let name = arguments.first().map(|name| name.to_string_lossy().into_owned());
         let mut caught = IGNORED_BY_GUARD.to_vec();
         caught.push(Signal::SIGCHLD);
         let signals = Signals::block(&caught)?;
-        let channel = Channel::from_standard_input()?;
-        let parent = getppid().ok_or_else(misuse)?;
         tree::check()?;
         set_child_subreaper(Some(getpid()))?;
         // The stage starts while the front parses its command line and the request is pending.
-        let (stage, command) = start_stage(arguments)?;
-        let Received::Message(hello, descriptors) = channel.wait()? else { return Ok(None) };
-        let ToGuard::Hello { request, busy_code, verbose, detached, terminal_of, blocked } = hello
+        let (stage, command) = fork_stage(arguments, &deadline)?;
+        let Received::Message(hello, _) = channel.wait()? else { return Ok(None) };
+        let ToGuard::Hello { request, busy_code, verbose, quiet, detached, terminal_of, blocked } =
+            hello
         else {
-            return Err(misuse());
+            return Err(io::Error::other("the first message of the front is not its request"));
         };
-        let [standard_input, deadline] =
-            <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| misuse())?;
         // If the front has died before this, the descriptor belongs to another process. The closed
         // channel reveals it.
-        let front = Front { channel, process: pidfd_open(parent, PidfdFlags::empty())? };
+        let front_process = front;
+        let front = Front { channel, process: pidfd_open(front, PidfdFlags::empty())? };
 
+        let wait_line = WaitLine::new(front_process, &request.gate, quiet, verbose, detached);
         let requested_at = LeaseInstant::now();
         let (sender, events) = event_channel()?;
-        let mut keeper = open();
-        keeper.acquire(&request, sender);
         let give_up_at = match request.wait {
             Wait::AtMost(span) => requested_at + span,
             Wait::ForEver | Wait::No => LeaseInstant::FOR_EVER,
         };
-        let guard = Guard {
+        let mut guard = Guard {
             request: *request,
             busy_code,
             verbose,
             detached,
             terminal_of,
             blocked,
-            name,
-            standard_input,
-            deadline: deadline.into(),
+            name: name.unwrap_or_default(),
+            deadline,
             front: Some(front),
             stage: Some(stage),
             command,
-            keeper,
+            group: None,
+            keeper: open(),
             events,
             signals,
             alarm: Alarm::new()?,
             requested_at,
+            wait_line,
             until: LeaseInstant::NEVER,
             margins: Margins::default(),
             phase: Phase::Requesting { give_up_at },
             end: None,
         };
-        guard.print_verbose(&messages::requesting(&guard.request));
+        match guard.create_group() {
+            Ok(()) => {
+                guard.keeper.acquire(&guard.request, sender);
+                guard.print_verbose(&messages::requesting(&guard.request));
+            }
+            Err(message) => guard.finish(End::Refused { code: exit::USAGE, message }),
+        }
         Ok(Some(guard))
+    }
+
+    /// Moves the stage into a control group of its own, if that is wanted. The error says why the
+    /// command must not be run.
+    fn create_group(&mut self) -> Result<(), String> {
+        if self.request.cgroup == UseCgroup::Off {
+            return Ok(());
+        }
+        match ControlGroup::create(self.command) {
+            Ok(group) => {
+                self.print_verbose(&format!("control group {}", group.path().display()));
+                self.request.control_group = Some(group.path().to_owned());
+                self.group = Some(Arc::new(group));
+                Ok(())
+            }
+            Err(error) if self.request.cgroup == UseCgroup::Require => {
+                Err(format!("--cgroup require: {error}"))
+            }
+            Err(error) => {
+                self.print_verbose(&format!("no control group: {error}"));
+                Ok(())
+            }
+        }
+    }
+
+    /// The processes below this one.
+    fn tree(&self) -> Tree {
+        Tree::own().and_group(self.group.clone())
     }
 
     fn event_loop(&mut self) -> io::Result<()> {
@@ -231,6 +282,12 @@ impl Guard {
             self.read_front()?;
             let end = match (status.exit_status(), status.terminating_signal()) {
                 (Some(code), _) => End::Exited(code),
+                // Front and guard were frozen beyond the deadline, and the node has ended CMD.
+                (None, Some(9))
+                    if self.margins.check(self.until, LeaseInstant::now()) != Due::Nothing =>
+                {
+                    End::Lost(NOT_RENEWED.to_owned())
+                }
                 (None, Some(signal)) => End::Killed(signal),
                 (None, None) => return Ok(()),
             };
@@ -253,7 +310,10 @@ impl Guard {
 
     /// CMD has ended. The processes that it left running have no permit and are stopped.
     fn stop_leftovers(&mut self) {
-        let leftovers = Tree::own().living();
+        if self.tree().is_gone() {
+            return self.start_release(LeaseInstant::now());
+        }
+        let leftovers = self.tree().living();
         if !leftovers.is_empty() {
             self.print_always(&messages::leftovers(&self.name, leftovers.len()));
         }
@@ -300,6 +360,9 @@ impl Guard {
             Phase::Requesting { .. } if ENDING.iter().any(|ending| *ending as i32 == signal) => {
                 self.finish(End::Cancelled(signal));
             }
+            Phase::Requesting { .. } => self.wait_signal(signal),
+            // It crossed the grant: the front stops, as a job whose command runs in the background.
+            Phase::Running if signal == Signal::SIGTSTP as i32 => {}
             // `kgate acquire` has printed its token and has exited; the front got the signal first.
             Phase::Running if self.detached && signal == Signal::SIGHUP as i32 => {}
             Phase::Running => {
@@ -307,10 +370,19 @@ impl Guard {
                     let _gone = kill_process_group(self.command, signal);
                 }
             }
-            Phase::Requesting { .. }
-            | Phase::Sweeping(_)
-            | Phase::Releasing { .. }
-            | Phase::Over => {}
+            Phase::Sweeping(_) | Phase::Releasing { .. } | Phase::Over => {}
+        }
+    }
+
+    /// A signal that concerns the line on the terminal.
+    fn wait_signal(&self, signal: i32) {
+        if signal == Signal::SIGTSTP as i32 {
+            self.wait_line.suspend(true);
+            self.send_front(&ToFront::LineCleared, "the cleared line");
+        } else if signal == Signal::SIGCONT as i32 {
+            self.wait_line.suspend(false);
+        } else if signal == Signal::SIGWINCH as i32 {
+            self.wait_line.draw();
         }
     }
 
@@ -322,6 +394,11 @@ impl Guard {
                     self.deadline.write(until)?;
                 }
                 KeeperEvent::Renewed(_) => {}
+                KeeperEvent::Waiting(report) => {
+                    if matches!(self.phase, Phase::Requesting { .. }) {
+                        self.wait_line.show(report);
+                    }
+                }
                 KeeperEvent::Granted(granted) => self.granted(granted)?,
                 KeeperEvent::Refused(refusal) => {
                     let code = exit::of_refusal(refusal.kind, self.busy_code);
@@ -342,6 +419,7 @@ impl Guard {
         let (Phase::Requesting { .. }, Some(stage)) = (&self.phase, &self.stage) else {
             return Ok(());
         };
+        self.wait_line.clear();
         let now = LeaseInstant::now();
         self.margins = granted.margins;
         // LEASES S2: a grant that is too late to be used safely is released.
@@ -356,9 +434,10 @@ impl Guard {
             now.after(self.requested_at),
             &self.name,
         ));
-        let deadline = self.deadline.read_only()?;
-        let mut descriptors = vec![self.standard_input.as_fd(), deadline.as_fd()];
-        descriptors.extend(granted.inherited.iter().map(AsFd::as_fd));
+        if let Some(text) = messages::third_killer(&granted.third_killer) {
+            self.print_verbose(&text);
+        }
+        let descriptors: Vec<_> = granted.inherited.iter().map(AsFd::as_fd).collect();
         let variables = messages::variables(&self.request, &granted);
         // The front must know the process before CMD runs, to kill it if necessary.
         let process = self.command.as_raw_nonzero().get();
@@ -367,6 +446,7 @@ impl Guard {
                 process,
                 release_token: granted.release_token,
                 margins: self.margins,
+                control_group: self.request.control_group.clone(),
             },
             "the start of the command",
         );
@@ -411,10 +491,18 @@ impl Guard {
         if let Phase::Sweeping(sweep) = &mut self.phase
             && sweep.advance(now, latest)
         {
-            self.keeper.release();
-            let give_up_at = (now + RELEASE_MAX).min(self.until.max(now));
-            self.phase = Phase::Releasing { give_up_at };
+            self.start_release(now);
         }
+    }
+
+    /// No process is left: the permit is released.
+    fn start_release(&mut self, now: LeaseInstant) {
+        if let Some(group) = &self.group {
+            group.remove();
+        }
+        self.keeper.release();
+        let give_up_at = (now + RELEASE_MAX).min(self.until.max(now));
+        self.phase = Phase::Releasing { give_up_at };
     }
 
     /// D - K: no process may live longer. Before the grant the tree has only the stage.
@@ -425,14 +513,15 @@ impl Guard {
     /// Sends TERM to the tree, and KILL after the grace.
     fn stop(&mut self) {
         let kill_at = LeaseInstant::now() + self.margins.grace;
-        self.phase = Phase::Sweeping(Sweep::terminate(Tree::own(), Some(self.command), kill_at));
+        self.phase = Phase::Sweeping(Sweep::terminate(self.tree(), Some(self.command), kill_at));
     }
 
     /// Ends the run before CMD has started: only the stage is killed.
     fn finish(&mut self, end: End) {
+        self.wait_line.clear();
         self.end.get_or_insert(end);
         self.stage = None;
-        self.phase = Phase::Sweeping(Sweep::kill_now(Tree::own(), Some(self.command)));
+        self.phase = Phase::Sweeping(Sweep::kill_now(self.tree(), Some(self.command)));
     }
 
     fn finish_if_requesting(&mut self, end: End) {
@@ -458,14 +547,19 @@ impl Guard {
 
     /// A closed standard error must not end the guard.
     fn print_always(&self, text: &str) {
-        let _closed = writeln!(io::stderr(), "kgate: {text}");
+        self.wait_line.clear();
+        let _closed = writeln!(io::stderr(), "kgate: {}", kgate_api::printable_lines(text));
     }
 }
 
-fn start_stage(command: &[OsString]) -> io::Result<(Channel, Pid)> {
+fn fork_stage(command: &[OsString], deadline: &DeadlineCell) -> io::Result<(Channel, Pid)> {
     let (ours, theirs) = Channel::pair()?;
-    let mut stage = Command::new("/proc/self/exe");
-    stage.arg0("kgate").arg("stage").arg(getpid().as_raw_nonzero().to_string()).args(command);
-    let child = stage.stdin(theirs).process_group(0).spawn()?;
-    Ok((ours, Pid::from_child(&child)))
+    let guard = getpid();
+    match fork(c"kgate stage")? {
+        Forked::Child => {
+            drop(ours);
+            exit_after(|| stage::main(command, &theirs, deadline, guard))
+        }
+        Forked::Parent(stage) => Ok((ours, stage)),
+    }
 }

@@ -5,26 +5,29 @@
 //! directory of the user, prints the permit, and exits on request; then the guard releases the
 //! permit as usual. `release` waits for the end of the front, which follows the release.
 //!
+//! A permit is bound to the process that called `acquire`, or to the one of `--for-pid`: when that
+//! process ends, for whatever reason, the permit is released. With `--ttl` it is bound to time.
+//!
 //! The token is the name of the socket: 128 random bits. Only a user who may open the directory can
 //! release. `hold` gets the token by standard input, because `ps` shows arguments to every user of
 //! the machine, and `kgate status` to every client that may see the gate. DESCRIPTION is for those:
 //! the script that has acquired the permit.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use clap::ArgMatches;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, getppid, getuid, pidfd_open};
+use kgate_client::local::create_user_folder;
+use rustix::process::{Pid, getppid};
 use serde::{Deserialize, Serialize};
 
 use super::exit;
-use super::keeper::Wait;
-use super::options::{AcquireArgs, ReleaseArgs, UsageError};
+use super::holder::{self, BoundProcess, Instructions};
+use super::keeper::{UseCgroup, Wait, Weight};
+use super::options::{AcquireArgs, ForPid, ReleaseArgs, UsageError};
 
 /// Number of words of the holder's CMD that `kgate status` does not show: `/proc/self/exe hold`.
 pub(crate) const HIDDEN_WORDS: usize = 2;
@@ -32,26 +35,58 @@ pub(crate) const HIDDEN_WORDS: usize = 2;
 /// Length of a token.
 const TOKEN_DIGITS: u64 = 32;
 
+/// The shortest and the longest time to live, as in a cluster.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
+const LONGEST_TTL: Duration = Duration::from_secs(366 * 86_400);
+
 /// The output of `acquire`.
 #[derive(Debug, Serialize, Deserialize)]
-struct Held {
+pub(super) struct Held {
     token: String,
     gate: String,
     slots: Vec<u32>,
     k: u32,
     fence: String,
     node: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+}
+
+impl Held {
+    /// The permit of this process, which `kgate run` started.
+    pub(super) fn of_environment(token: String, ttl_ms: Option<u64>) -> Self {
+        let variable = |name| std::env::var(name).unwrap_or_default();
+        let slots =
+            variable("KGATE_SLOTS").split(',').filter_map(|slot| slot.parse().ok()).collect();
+        let k = variable("KGATE_K").parse().unwrap_or(0);
+        let (gate, fence, node) =
+            (variable("KGATE_GATE"), variable("KGATE_FENCE"), variable("KGATE_NODE"));
+        Self { token, gate, slots, k, fence, node, ttl_ms }
+    }
 }
 
 /// `kgate acquire` of a permit that processes hold.
 pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode, UsageError> {
     let request = args.acquire.request(given)?;
+    let bound = bound_process(args)?;
+    if args.ttl.is_some_and(|ttl| ttl < SHORTEST_TTL || ttl > LONGEST_TTL) {
+        return Err(UsageError::Ttl);
+    }
     let mut run = Command::new("/proc/self/exe");
     run.args(["run", "--detached"]);
-    run.arg(&request.gate).arg("-p").arg(request.weight.to_string());
+    run.arg(&request.gate);
+    match request.weight {
+        Weight::Slots(weight) => drop(run.arg("-p").arg(weight.to_string())),
+        Weight::All => drop(run.arg("--exclusive")),
+    }
     run.arg("-E").arg(args.acquire.conflict_exit_code.to_string());
     if let Some(grace) = request.grace {
         run.arg("--grace").arg(format!("{}ms", grace.as_millis()));
+    }
+    match request.cgroup {
+        UseCgroup::Off => {}
+        UseCgroup::Auto => drop(run.arg("--cgroup=auto")),
+        UseCgroup::Require => drop(run.arg("--cgroup=require")),
     }
     if let Some(node) = &request.node {
         run.arg("--node").arg(node);
@@ -75,8 +110,30 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode
     run.args(["--", "/proc/self/exe", "hold", &description(&request.gate)])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    Ok(start_holder(run, &token, args.json)
+    let ttl_ms = args.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+    Ok(start_holder(run, &Instructions { token, bound, ttl_ms }, args.json)
         .unwrap_or_else(|error| super::failed(&format!("cannot hold a permit: {error}"))))
+}
+
+/// The process that the permit is bound to: the one that was named, else the caller. A time to live
+/// replaces the caller.
+fn bound_process(args: &AcquireArgs) -> Result<Option<BoundProcess>, UsageError> {
+    match args.for_pid {
+        Some(ForPid::None) => Ok(None),
+        Some(ForPid::Pid(pid)) => {
+            let process = Pid::from_raw(pid).and_then(BoundProcess::of);
+            process.map(Some).ok_or(UsageError::NoProcess(pid))
+        }
+        None if args.ttl.is_some() => Ok(None),
+        None => {
+            let caller = getppid().and_then(BoundProcess::of);
+            // If the caller has died, this process has another parent.
+            let caller = caller.filter(|caller| {
+                getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == caller.pid)
+            });
+            caller.map(Some).ok_or(UsageError::NoCaller)
+        }
+    }
 }
 
 /// Describes the calling script by its process id and name.
@@ -87,11 +144,11 @@ fn description(gate: &str) -> String {
 }
 
 /// Starts the holder, and waits for its output or for its end without a permit.
-fn start_holder(mut run: Command, token: &str, json: bool) -> io::Result<ExitCode> {
+fn start_holder(mut run: Command, instructions: &Instructions, json: bool) -> io::Result<ExitCode> {
     let mut front = run.spawn()?;
     if let Some(mut input) = front.stdin.take() {
         // If it has ended already, its exit code says why.
-        let _gone = input.write_all(token.as_bytes());
+        let _gone = input.write_all(&serde_json::to_vec(instructions)?);
     }
     let mut line = String::new();
     if let Some(output) = front.stdout.take() {
@@ -105,76 +162,47 @@ fn start_holder(mut run: Command, token: &str, json: bool) -> io::Result<ExitCod
     let text = if json { line.trim_end() } else { held.token.as_str() };
     if let Err(error) = writeln!(io::stdout(), "{text}") {
         // The token is lost, so the permit could never be released.
-        end_holder(&socket_of(&held.token)?)?;
+        holder::end(&socket_of(&held.token)?)?;
         return Err(error);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// `kgate hold DESCRIPTION`: the CMD that holds the permit.
-pub(crate) fn main() -> ExitCode {
-    let hold = || -> io::Result<()> {
-        let mut token = String::new();
-        io::stdin().take(TOKEN_DIGITS + 1).read_to_string(&mut token)?;
-        if !is_token(&token) {
-            return Err(io::Error::other("`kgate hold` is an internal part of `kgate acquire`"));
-        }
-        let path = socket_of(&token)?;
-        let listener = UnixListener::bind(&path)?;
-        let variable = |name| std::env::var(name).unwrap_or_default();
-        let slots =
-            variable("KGATE_SLOTS").split(',').filter_map(|slot| slot.parse().ok()).collect();
-        let k = variable("KGATE_K").parse().unwrap_or(0);
-        let (gate, fence, node) =
-            (variable("KGATE_GATE"), variable("KGATE_FENCE"), variable("KGATE_NODE"));
-        let held = serde_json::to_string(&Held { token, gate, slots, k, fence, node })?;
-        // Without a reader the permit could never be released: this call fails then, and the permit
-        // is released.
-        writeln!(io::stdout(), "{held}")?;
-        super::close_output()?;
-        loop {
-            let (client, _) = listener.accept()?;
-            // A client that went away has no effect.
-            if is_release(client).unwrap_or(false) {
-                break;
-            }
-        }
-        fs::remove_file(path)
-    };
-    match hold() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => super::failed(&format!("cannot hold the permit: {error}")),
-    }
-}
-
-/// Sends the process whose end confirms the release; true if the client has confirmed.
-fn is_release(mut client: UnixStream) -> io::Result<bool> {
-    let front =
-        getppid().and_then(parent_of).ok_or_else(|| io::Error::other("the front is gone"))?;
-    writeln!(client, "{}", front.as_raw_nonzero())?;
-    let mut confirmation = [0; 1];
-    Ok(client.read(&mut confirmation)? == 1)
-}
-
-fn parent_of(process: Pid) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    Pid::from_raw(rest.split_whitespace().nth(1)?.parse().ok()?)
-}
-
 /// `kgate release` of a permit that processes hold.
 pub(crate) fn release(args: &ReleaseArgs) -> Result<ExitCode, UsageError> {
-    if !is_token(&args.token) {
-        return Err(UsageError::Token(args.token.clone()));
+    with_holder(&args.token, holder::end)
+}
+
+/// `kgate renew` of a permit that processes hold.
+pub(crate) fn renew(token: &str) -> Result<ExitCode, UsageError> {
+    with_holder(token, |path| {
+        let text = match holder::renew(path)? {
+            Some(ttl) => format!("permit renewed: it expires in {ttl:?}"),
+            None => "the permit has no time to live: it needs no renewal".to_owned(),
+        };
+        super::print_message(&text);
+        Ok(())
+    })
+}
+
+/// Does something with the holder of a token: 121 if there is none.
+fn with_holder(
+    token: &str,
+    what: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<ExitCode, UsageError> {
+    if !is_token(token) {
+        return Err(UsageError::Token(token.to_owned()));
     }
-    let path = match socket_of(&args.token) {
+    let path = match socket_of(token) {
         Ok(path) => path,
         Err(error) => return Ok(super::failed(&format!("cannot find the holder: {error}"))),
     };
-    Ok(match end_holder(&path) {
+    Ok(match what(&path) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _absent = fs::remove_file(&path);
+            if error.kind() == io::ErrorKind::ConnectionRefused {
+                let _absent = fs::remove_file(&path);
+            }
             super::print_message(&format!(
                 "permit lost or released before: no process holds it ({error})"
             ));
@@ -183,43 +211,13 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<ExitCode, UsageError> {
     })
 }
 
-fn end_holder(path: &Path) -> io::Result<()> {
-    let mut holder = UnixStream::connect(path)?;
-    let mut line = String::new();
-    BufReader::new(holder.try_clone()?).read_line(&mut line)?;
-    let front = line.trim().parse().ok().and_then(Pid::from_raw);
-    let front = front.ok_or_else(|| io::Error::other("the holder is exiting"))?;
-    let process = pidfd_open(front, PidfdFlags::empty())?;
-    holder.write_all(b"!")?;
-    // After this command the caller may request the same slot at once.
-    poll(&mut [PollFd::new(&process, PollFlags::IN)], None)?;
-    Ok(())
-}
-
-fn is_token(text: &str) -> bool {
+pub(super) fn is_token(text: &str) -> bool {
     text.len() as u64 == TOKEN_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn socket_of(token: &str) -> io::Result<PathBuf> {
-    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let user = getuid().as_raw();
-    let folder = match base {
-        Some(base) => base.join("kgate"),
-        None => std::env::temp_dir().join(format!("kgate-{user}")),
-    };
-    match DirBuilder::new().mode(0o700).create(&folder) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
-    }
-    // In a directory for all users, another user may have created it first.
-    let data = fs::symlink_metadata(&folder)?;
-    if !data.is_dir() || data.uid() != user || data.mode() & 0o077 != 0 {
-        let text =
-            format!("{} must be a directory that only this user may access", folder.display());
-        return Err(io::Error::other(text));
-    }
-    Ok(folder.join(token))
+pub(super) fn socket_of(token: &str) -> io::Result<PathBuf> {
+    // Not in the folder of the node, which may be another one: the same for every caller.
+    Ok(create_user_folder().map_err(io::Error::other)?.join(token))
 }
 
 pub(crate) fn new_token() -> io::Result<String> {

@@ -10,6 +10,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lease_clock::LeaseInstant;
 use super::margins::Margins;
+use super::waiting::WaitReport;
 use crate::credentials::CredentialArgs;
 
 /// Requests, holds and releases a permit at a node.
@@ -50,12 +52,36 @@ pub(crate) struct AcquireRequest {
     pub(crate) command: String,
     /// The k that the gate must have; a new gate gets it.
     pub(crate) k: Option<u32>,
-    /// Number of slots.
-    pub(crate) weight: u32,
+    pub(crate) weight: Weight,
     pub(crate) wait: Wait,
+    /// Whether the command gets a control group of its own.
+    pub(crate) cgroup: UseCgroup,
+    /// The directory of that control group, once the guard has created it.
+    pub(crate) control_group: Option<PathBuf>,
     /// Time from TERM to KILL; a grace that does not fit into the node's lease is refused (LEASES
     /// section 1). If none, as much of the default as fits.
     pub(crate) grace: Option<Duration>,
+    /// Whether [`KeeperEvent::Waiting`] is shown to somebody.
+    pub(crate) reports_wait: bool,
+}
+
+/// How many slots to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Weight {
+    Slots(u32),
+    /// All slots that the gate has at the time of the grant.
+    All,
+}
+
+/// Whether a command gets a control group (cgroup v2) of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub(crate) enum UseCgroup {
+    /// No control group
+    Off,
+    /// A control group where this user may create one
+    Auto,
+    /// A control group, or the command is not run
+    Require,
 }
 
 /// How long to wait for the permit.
@@ -76,13 +102,28 @@ pub(crate) struct Granted {
     pub(crate) fence: u128,
     pub(crate) k: u32,
     pub(crate) node: String,
+    /// Further variables of CMD's environment.
+    pub(crate) variables: Vec<(String, String)>,
     /// When the tree is stopped before the deadline, as the node's lease allows.
     pub(crate) margins: Margins,
     /// Token to release the permit if the process that holds it is gone. Empty if that is not
     /// possible.
     pub(crate) release_token: Vec<u8>,
+    /// Who ends CMD if front and guard are frozen together.
+    pub(crate) third_killer: ThirdKiller,
     /// Descriptors that CMD inherits: on one machine the locks of its slots (LEASES section 6).
     pub(crate) inherited: Vec<OwnedFd>,
+}
+
+/// Who ends CMD at the deadline if front and guard are frozen together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ThirdKiller {
+    /// The node, on the same machine.
+    Node,
+    /// Nobody, for this reason.
+    Absent(String),
+    /// The permit has no deadline: its slots are free when no process of CMD is left.
+    NotNeeded,
 }
 
 /// Why the request was refused.
@@ -113,6 +154,8 @@ pub(crate) enum RefusalKind {
 pub(crate) enum KeeperEvent {
     /// The session is valid until then. The latest instant of all events counts.
     Renewed(LeaseInstant),
+    /// What the request waits for; only before `Granted`, and only if the request asks for it.
+    Waiting(WaitReport),
     Granted(Granted),
     Refused(Refusal),
     /// The permit is lost or will not be renewed, for this reason. TERM is due at once.

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use super::exit;
-use super::keeper::{AcquireRequest, Granted, Wait};
+use super::keeper::{AcquireRequest, Granted, ThirdKiller, Wait, Weight};
 
 pub(crate) fn requesting(request: &AcquireRequest) -> String {
-    let slots =
-        if request.weight == 1 { "1 slot".to_owned() } else { format!("{} slots", request.weight) };
+    let slots = match request.weight {
+        Weight::Slots(1) => "1 slot".to_owned(),
+        Weight::Slots(weight) => format!("{weight} slots"),
+        Weight::All => "all slots".to_owned(),
+    };
     let how = match request.wait {
         Wait::ForEver => String::new(),
         Wait::AtMost(span) => format!(", waiting at most {span:?}"),
@@ -35,6 +38,20 @@ pub(crate) fn granted(
     )
 }
 
+/// Whether CMD is protected if front and guard are frozen together.
+pub(crate) fn third_killer(third: &ThirdKiller) -> Option<String> {
+    match third {
+        ThirdKiller::Node => {
+            Some("the node also ends the command at the deadline, if kgate run is frozen".into())
+        }
+        ThirdKiller::Absent(reason) => Some(format!(
+            "the node cannot end the command, so nothing does while both processes of kgate run \
+             are frozen: {reason}"
+        )),
+        ThirdKiller::NotNeeded => None,
+    }
+}
+
 pub(crate) fn timed_out(request: &AcquireRequest) -> String {
     let span = match request.wait {
         Wait::AtMost(span) => format!("{span:?}"),
@@ -56,14 +73,28 @@ pub(crate) fn not_run(command: &str, errno: i32) -> (u8, String) {
 
 /// The environment of CMD.
 pub(crate) fn variables(request: &AcquireRequest, granted: &Granted) -> Vec<(String, String)> {
-    let lowest = granted.slots.first().map(u32::to_string).unwrap_or_default();
+    let Granted { slots, fence, k, node, .. } = granted;
+    let mut variables = permit_variables(&request.gate, slots, *k, *fence, node);
+    variables.extend(granted.variables.iter().cloned());
+    variables
+}
+
+/// What CMD's environment says of its permit.
+pub(crate) fn permit_variables(
+    gate: &str,
+    slots: &[u32],
+    k: u32,
+    fence: u128,
+    node: &str,
+) -> Vec<(String, String)> {
+    let lowest = slots.first().map(u32::to_string).unwrap_or_default();
     let pairs = [
-        ("KGATE_GATE", request.gate.clone()),
+        ("KGATE_GATE", gate.to_owned()),
         ("KGATE_SLOT", lowest),
-        ("KGATE_SLOTS", listed(&granted.slots)),
-        ("KGATE_K", granted.k.to_string()),
-        ("KGATE_FENCE", format!("{:032x}", granted.fence)),
-        ("KGATE_NODE", granted.node.clone()),
+        ("KGATE_SLOTS", listed(slots)),
+        ("KGATE_K", k.to_string()),
+        ("KGATE_FENCE", format!("{fence:032x}")),
+        ("KGATE_NODE", node.to_owned()),
     ];
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -1,7 +1,7 @@
 //! `kgate run`: a command that runs while, and only while, a permit is held (LEASES section 5).
 //!
 //! ```text
-//! front --starts--> guard --starts--> stage --becomes--> CMD
+//! front --forks--> guard --forks--> stage --becomes--> CMD
 //!     \_______________/
 //!   shared cell with the deadline D
 //! ```
@@ -9,48 +9,46 @@
 //! The front has the terminal, the signals and the exit code. The guard holds the permit.
 //!
 //! Front and guard each end CMD and all its descendants before D without the other, so a frozen or
-//! killed wrapper leaves no running child behind. `unsafe` is forbidden, so nothing forks: each
-//! process is this binary, started again with a hidden subcommand that `main` checks first.
+//! killed wrapper leaves no running child behind.
 
 mod alarm;
 mod channel;
 mod deadline_cell;
+mod early_command;
 pub(crate) mod exit;
 mod find;
+mod fork;
 mod front;
 mod guard;
 pub(crate) mod hold;
+pub(crate) mod holder;
 pub(crate) mod keeper;
 pub(crate) mod lease_clock;
 pub(crate) mod margins;
-mod messages;
+pub(crate) mod messages;
 pub(crate) mod options;
 mod signals;
 mod stage;
 mod sweep;
 mod terminal;
-mod tree;
+pub(crate) mod waiting;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use clap::ArgMatches;
 
+pub(crate) use channel::INHERITED_MAX;
 use find::Missing;
 pub(crate) use front::EarlyGuard;
 use keeper::{AcquireRequest, OpenKeeper};
 use options::{RunArgs, UsageError};
 
-/// Runs the part of `kgate run` that this process was started as, if any.
-pub(crate) fn hidden(arguments: &[OsString], open: OpenKeeper) -> Option<ExitCode> {
-    let (name, rest) = arguments.get(1..)?.split_first()?;
-    match name.to_str()? {
-        "guard" => Some(guard::main(rest, open)),
-        "stage" => Some(stage::main(rest)),
-        "hold" => Some(hold::main()),
-        _ => None,
-    }
+/// Runs the holder of `kgate acquire`, if this process was started as one.
+pub(crate) fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
+    arguments.get(1).is_some_and(|name| name == "hold").then(holder::main)
 }
 
 /// `kgate run`, with the guard that was started before the command line was parsed.
@@ -62,12 +60,13 @@ pub(crate) fn run(
 ) -> Result<ExitCode, UsageError> {
     // The status of `kgate acquire` shows the calling script, not the holder.
     let hidden = if args.detached { hold::HIDDEN_WORDS } else { 0 };
-    let words = args.command.iter().skip(hidden).map(|word| word.to_string_lossy());
+    let command = args.words();
     let request = AcquireRequest {
-        command: words.collect::<Vec<_>>().join(" "),
+        command: shown(command.get(hidden..).unwrap_or_default()),
+        reports_wait: waiting::is_shown(args.quiet, args.acquire.verbose, args.detached),
         ..args.acquire.request(given)?
     };
-    let name = args.command.first().map(OsString::as_os_str).unwrap_or_default();
+    let name = command.first().map(OsString::as_os_str).unwrap_or_default();
     if let Err(missing) = find::find(name) {
         if let Some(guard) = guard {
             guard.dismiss();
@@ -76,9 +75,10 @@ pub(crate) fn run(
     }
     let plan = front::RunPlan {
         request,
-        command: args.command,
+        command,
         busy_code: args.acquire.conflict_exit_code,
         verbose: args.acquire.verbose,
+        quiet: args.quiet,
         detached: args.detached,
     };
     let end = match front::run(plan, guard, open) {
@@ -90,6 +90,42 @@ pub(crate) fn run(
         print_message(&text);
     }
     Ok(ExitCode::from(code))
+}
+
+/// The command as status queries show it. A command line may have two megabytes, of which a node
+/// keeps no more than this.
+fn shown(words: &[OsString]) -> String {
+    let mut text = String::new();
+    for word in words {
+        if text.len() > kgate_node::core::Process::LONGEST {
+            break;
+        }
+        let separator = if text.is_empty() { "" } else { " " };
+        text.extend([separator, &word.to_string_lossy()]);
+    }
+    text.chars().take(kgate_node::core::Process::LONGEST).collect()
+}
+
+/// Becomes a command that runs under a permit of an ancestor: the ancestor's guard watches over it.
+/// Returns only if it did not start.
+pub(crate) fn become_command(
+    command: &[OsString],
+    variables: &[(String, String)],
+    without: &[&str],
+) -> ExitCode {
+    let name = command.first().map(OsString::as_os_str).unwrap_or_default();
+    if let Err(missing) = find::find(name) {
+        return report_missing(name, missing);
+    }
+    let mut process = std::process::Command::new(name);
+    process.args(&command[1..]).envs(variables.iter().map(|(name, value)| (name, value)));
+    for name in without {
+        process.env_remove(name);
+    }
+    let errno = process.exec().raw_os_error().unwrap_or(0);
+    let (code, message) = messages::not_run(&name.to_string_lossy(), errno);
+    print_message(&message);
+    ExitCode::from(code)
 }
 
 fn report_missing(command: &OsStr, missing: Missing) -> ExitCode {
@@ -125,7 +161,8 @@ fn close_output() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Prints a message. A closed standard error must not change the exit code.
+/// Prints a message, in which no text of another party is obeyed by a terminal. A closed standard
+/// error must not change the exit code.
 fn print_message(text: &str) {
-    let _closed = writeln!(std::io::stderr(), "kgate: {text}");
+    let _closed = writeln!(std::io::stderr(), "kgate: {}", kgate_api::printable_lines(text));
 }

@@ -1,29 +1,44 @@
 //! The command lines of `kgate run`, `kgate acquire` and `kgate release`.
+//!
+//! Options are named as in `flock`, where it has them. Options of `kgate run` end where CMD begins:
+//! everything from CMD on belongs to CMD, whatever it looks like.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args};
+use clap::{ArgMatches, Args, ValueHint};
 
 use super::exit;
-use super::keeper::{AcquireRequest, Wait};
+use super::keeper::{AcquireRequest, UseCgroup, Wait, Weight};
 use crate::credentials::CredentialArgs;
+use crate::node_arg::NodeArg;
 
 /// Maximum of k.
 const MOST: i64 = kgate_node::core::Definition::MOST as i64;
 
 /// Shown below `kgate run --help`.
 pub(crate) const RUN_HELP: &str = "\
+Options end where CMD begins: everything from CMD on belongs to CMD. A `--` before CMD is \
+optional.
+
+After a second of waiting, kgate shows on a terminal in one line who holds the gate, the place in \
+the queue, and an estimate if enough is known of past holds. The line is gone before CMD starts.
+
 CMD runs without a shell, in its own process group, with the standard input, output and error of \
 kgate. kgate forwards the signals that it gets. When CMD ends, kgate stops the processes that CMD \
 left running, and then releases the permit. If the permit is lost, CMD and all its descendants \
 get SIGTERM, and SIGKILL after the grace.
 
+A request whose ancestor holds the same gate by kgate run would wait for itself: CMD runs under \
+the ancestor's permit instead, if the node confirms that it is held and that this process descends \
+from its holder. CMD then takes the place of kgate, and the ancestor's kgate run stops it when the \
+permit ends. --nested wait takes another permit, --nested fail exits with 120.
+
 Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), KGATE_K, \
 KGATE_FENCE (32 hexadecimal digits, increases with every holder of a slot), KGATE_NODE, \
-KGATE_DEADLINE_FD.
+KGATE_DEADLINE_FD, KGATE_PERMITS (for nested requests).
 
 Exit codes: the exit code of CMD, or 128 + the signal that ended it; 2: usage error, CMD was not \
 run (for example -p greater than k, a closed gate, a --grace longer than the lease allows, an \
@@ -33,36 +48,86 @@ internal error; 126: CMD cannot be executed; 127: CMD not found.
 
 Examples:
   At most three builds at a time:
-    kgate run builds -k 3 -- make
+    kgate run builds -k 3 make -j8
   Now or not at all:
-    kgate run backup -k 1 -n -- backup.sh
+    kgate run backup -k 1 -n backup.sh
   Two slots, waiting up to a minute:
-    kgate run licences -p 2 -w 1m -- simulate model.json
+    kgate run licences -p 2 -w 1m simulate model.json
+  A line of shell:
+    kgate run site -c 'git pull && make install'
+  Up to eight readers, or one writer:
+    kgate run db -k 8 --shared report.sh
+    kgate run db -k 8 --exclusive migrate.sh
   A node on another machine:
     kgate run builds -k 3 --node https://10.0.0.1:7400 --ca ca.pem --cert client-ci.pem --key \
-    client-ci.key -- make";
+    client-ci.key make";
 
 /// Arguments of `kgate run`.
 #[derive(Debug, Args)]
+#[command(override_usage = "\
+    kgate run [OPTIONS] <NAME> [--] <CMD>...\n       \
+    kgate run [OPTIONS] <NAME> -c <TEXT>")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) acquire: RequestArgs,
+    /// If CMD would run inside of the gate already, because an ancestor of this process holds it:
+    /// run it under the ancestor's permit, wait for another one, or fail
+    #[arg(long, value_enum, default_value = "reuse", env = "KGATE_OPT_NESTED")]
+    pub(crate) nested: Nested,
+    /// Do not show on the terminal what kgate waits for
+    #[arg(short = 'q', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_QUIET")]
+    pub(crate) quiet: bool,
     /// Start for `kgate acquire`, which does not wait for CMD
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
+    /// Run this text by `/bin/sh -c` instead of CMD
+    #[arg(
+        short = 'c', long = "command", value_name = "TEXT", value_hint = ValueHint::CommandString
+    )]
+    pub(crate) shell_text: Option<OsString>,
     /// The command and its arguments
-    #[arg(value_name = "CMD", required = true, last = true)]
+    #[arg(
+        value_name = "CMD", required_unless_present = "shell_text", conflicts_with = "shell_text",
+        trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments
+    )]
     pub(crate) command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// The words to execute. The shell of `-c` is always `/bin/sh`, so that a line means the same
+    /// in a terminal, a crontab and a CI job; `flock -c` uses `$SHELL`.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        match &self.shell_text {
+            Some(text) => vec!["/bin/sh".into(), "-c".into(), text.clone()],
+            None => self.command.clone(),
+        }
+    }
+}
+
+/// What a request does whose ancestor holds the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Nested {
+    /// Run CMD under the ancestor's permit
+    Reuse,
+    /// Wait for another permit
+    Wait,
+    /// Fail with the exit code of a busy gate
+    Fail,
 }
 
 /// Shown below `kgate acquire --help`.
 pub(crate) const ACQUIRE_HELP: &str = "\
 For scripts whose work is not one command. A background process holds the permit until `kgate \
-release TOKEN`. The script is not stopped if the permit is lost: prefer `kgate run`, or pass the \
+release TOKEN`, or until the calling process ends: a script that is killed leaves nothing behind. \
+In a subshell of several commands the calling process is the subshell: name the script with \
+--for-pid $$. The script is not stopped if the permit is lost: prefer `kgate run`, or pass the \
 fence to the resource that the permit protects. The exit codes are those of `kgate run`.
 
-With --ttl or --policy hold the permit is durable: the log of the cluster holds it, and no \
-process. It ends by `kgate release TOKEN` at any node, when the time to live (1s to 365d) has \
+On one machine --ttl (1s to 365d) ends the permit when that time has passed without `kgate renew \
+TOKEN`; it outlives the script, and not a reboot.
+
+In a cluster a permit with --ttl or --policy hold is durable: the log of the cluster holds it, and \
+no process. It ends by `kgate release TOKEN` at any node, when the time to live (1s to 365d) has \
 passed without `kgate renew TOKEN`, or by `kgate evict --permit`. Failures of nodes and networks \
 do not end it, and nothing stops the script. `kgate release` of a durable permit is idempotent: \
 it exits 0 even if the permit had already expired or been evicted, with a warning. `kgate renew` \
@@ -78,7 +143,7 @@ Examples:
 /// Shown below `kgate release --help`.
 const RELEASE_HELP: &str = "\
 Exit codes for a permit that a background process holds: 0: released; 121: the permit was lost, \
-or released before.
+had expired, or was released before.
 
 Exit codes for a durable permit (its token begins with permit-): 0: the permit is not held any \
 more; 122: no quorum or no node, so the result is unknown. Release is idempotent: it exits 0 even \
@@ -93,10 +158,14 @@ Example:
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
     pub(crate) acquire: RequestArgs,
-    /// Acquire a durable permit with this time to live, for example 10m; `kgate renew TOKEN`
-    /// restarts the time
+    /// Time to live of the permit, for example 10m; `kgate renew TOKEN` restarts the time. In a
+    /// cluster the permit is durable
     #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_TTL")]
     pub(crate) ttl: Option<Duration>,
+    /// Release the permit when this process ends, for whatever reason; `none` binds it to no
+    /// process [default: the process that calls kgate acquire, or none with --ttl]
+    #[arg(long, value_name = "PID", env = "KGATE_OPT_FOR_PID")]
+    pub(crate) for_pid: Option<ForPid>,
     /// With `hold`, acquire a durable permit that lasts until `kgate release TOKEN`; the gate must
     /// have this policy, and a new gate gets it
     #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
@@ -112,9 +181,29 @@ impl AcquireArgs {
         self.policy == Some(Policy::Hold)
     }
 
-    /// Whether the log holds the permit, and no process.
+    /// Whether the log holds the permit, and no process, if there is a log.
     pub(crate) fn is_durable(&self) -> bool {
         self.ttl.is_some() || self.is_hold()
+    }
+}
+
+/// The process that a permit is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ForPid {
+    /// None: the permit lasts until `kgate release`.
+    None,
+    /// The process with this id.
+    Pid(i32),
+}
+
+impl std::str::FromStr for ForPid {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        let pid = text.parse().ok().filter(|pid: &i32| *pid > 0);
+        pid.map(Self::Pid).ok_or_else(|| format!("`{text}` is no process id: write 1234 or none"))
     }
 }
 
@@ -143,10 +232,8 @@ pub(crate) struct ReleaseArgs {
     /// The token that `kgate acquire` printed
     #[arg(value_name = "TOKEN")]
     pub(crate) token: String,
-    /// For a durable permit, the node to contact: HOST:PORT, https://HOST:PORT or unix:PATH
-    /// [default: the node of this machine or of this user]
-    #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
-    pub(crate) node: Option<String>,
+    #[command(flatten)]
+    pub(crate) node: NodeArg,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
 }
@@ -169,11 +256,25 @@ pub(crate) struct RequestArgs {
         value_parser = clap::value_parser!(u32).range(1..=MOST), env = "KGATE_OPT_PERMITS"
     )]
     pub(crate) permits: u32,
+    /// Take all slots of the gate, as a writer does
+    #[arg(
+        short = 'x', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_EXCLUSIVE"
+    )]
+    pub(crate) exclusive: bool,
+    /// Take one slot, as one of k readers does; the same as `-p 1`
+    #[arg(short = 's', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_SHARED")]
+    pub(crate) shared: bool,
     /// Maximum time to wait: 30, 1.5s, 200ms, 5m, 1h [default: no limit]
-    #[arg(short = 'w', long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_WAIT")]
+    #[arg(
+        short = 'w', long, visible_alias = "timeout", value_name = "DUR", value_parser = duration,
+        env = "KGATE_OPT_WAIT"
+    )]
     pub(crate) wait: Option<Duration>,
     /// Fail at once if there are not enough free slots
-    #[arg(short = 'n', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_NO_WAIT")]
+    #[arg(
+        short = 'n', long, visible_alias = "nonblock", value_parser = BoolishValueParser::new(),
+        env = "KGATE_OPT_NO_WAIT"
+    )]
     pub(crate) no_wait: bool,
     /// Exit code for a timeout, or for no free slots with -n
     #[arg(
@@ -181,17 +282,23 @@ pub(crate) struct RequestArgs {
         env = "KGATE_OPT_CONFLICT_EXIT_CODE"
     )]
     pub(crate) conflict_exit_code: u8,
-    /// The node to contact: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this
-    /// machine, or one that is started for this user]
-    #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
-    pub(crate) node: Option<String>,
+    #[command(flatten)]
+    pub(crate) node: NodeArg,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
     /// Time from SIGTERM to SIGKILL when the permit is lost [default: 1s, or less if the node's
     /// lease is short]
     #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_GRACE")]
     pub(crate) grace: Option<Duration>,
-    /// Print the request and the grant on standard error
+    /// Put the command into a control group (cgroup v2) of its own, which no process of it can
+    /// leave: `off`, `auto` (where this user may create one) or `require` (otherwise the command is
+    /// not run). `off` is the default because the kernel takes milliseconds to move a process
+    #[arg(
+        long, value_name = "WHEN", value_enum, default_value_t = UseCgroup::Off,
+        env = "KGATE_OPT_CGROUP", hide_possible_values = true
+    )]
+    pub(crate) cgroup: UseCgroup,
+    /// Print the request, what it waits for and the grant on standard error
     #[arg(short = 'v', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_VERBOSE")]
     pub(crate) verbose: bool,
 }
@@ -200,7 +307,8 @@ impl RequestArgs {
     /// The request that the command line describes. `given` tells arguments of the command line
     /// from those of the environment; the former take precedence.
     pub(crate) fn request(&self, given: &ArgMatches) -> Result<AcquireRequest, UsageError> {
-        let on_command_line = |name| given.value_source(name) == Some(ValueSource::CommandLine);
+        let on_command_line =
+            |name: &str| given.value_source(name) == Some(ValueSource::CommandLine);
         let wait = match (self.wait, self.no_wait) {
             (Some(_), true) if on_command_line("wait") && on_command_line("no_wait") => {
                 return Err(UsageError::WaitConflict);
@@ -214,10 +322,13 @@ impl RequestArgs {
         if self.name.is_empty() || self.name.contains('\0') {
             return Err(UsageError::GateName);
         }
-        if let Some(k) = self.k.filter(|k| *k < self.permits) {
-            return Err(UsageError::WeightExceedsK { weight: self.permits, k });
+        let weight = self.weight(on_command_line)?;
+        if let (Weight::Slots(weight), Some(k)) = (weight, self.k)
+            && weight > k
+        {
+            return Err(UsageError::WeightExceedsK { weight, k });
         }
-        let (gate, node) = (self.name.clone(), self.node.clone());
+        let (gate, node) = (self.name.clone(), self.node.named().map(str::to_owned));
         let credentials = self.credentials.absolute();
         Ok(AcquireRequest {
             gate,
@@ -225,10 +336,31 @@ impl RequestArgs {
             credentials,
             command: String::new(),
             k: self.k,
-            weight: self.permits,
+            weight,
             wait,
+            cgroup: self.cgroup,
+            control_group: None,
             grace: self.grace,
+            reports_wait: false,
         })
+    }
+
+    /// How many slots to take. One of the three options may be given on the command line; without
+    /// one, the environment may give one.
+    fn weight(&self, on_command_line: impl Fn(&str) -> bool) -> Result<Weight, UsageError> {
+        let options = [
+            ("permits", self.permits != 1, Weight::Slots(self.permits)),
+            ("exclusive", self.exclusive, Weight::All),
+            ("shared", self.shared, Weight::Slots(1)),
+        ];
+        let typed: Vec<_> = options.iter().filter(|(name, ..)| on_command_line(name)).collect();
+        let from_anywhere = options.iter().filter(|(_, is_given, _)| *is_given);
+        let given = if typed.is_empty() { from_anywhere.collect() } else { typed };
+        match given[..] {
+            [] => Ok(Weight::Slots(1)),
+            [(.., weight)] => Ok(*weight),
+            [_, _, ..] => Err(UsageError::WeightConflict),
+        }
     }
 }
 
@@ -237,10 +369,28 @@ impl RequestArgs {
 pub(crate) enum UsageError {
     #[error("--wait and --no-wait contradict each other: give one of them")]
     WaitConflict,
+    #[error(
+        "--permits, --exclusive and --shared contradict each other: give one of them \
+         (KGATE_OPT_PERMITS, KGATE_OPT_EXCLUSIVE and KGATE_OPT_SHARED count too)"
+    )]
+    WeightConflict,
+    #[error(
+        "--exclusive needs a process that holds the permit: with --ttl or --policy hold, use -p K"
+    )]
+    ExclusiveDurable,
     #[error("the name of a gate must have at least one character, and no NUL")]
     GateName,
     #[error("-p {weight} is greater than -k {k}: the request could never be granted")]
     WeightExceedsK { weight: u32, k: u32 },
+    #[error("a time to live is between one second and one year")]
+    Ttl,
+    #[error("--for-pid {0}: there is no such process")]
+    NoProcess(i32),
+    #[error(
+        "the calling process has ended, so the permit would be released at once: name a process \
+         with --for-pid, or --for-pid none"
+    )]
+    NoCaller,
     #[error(
         "`{0}` is no token of kgate acquire: a token has 32 hexadecimal digits, or the form \
          permit-ID-DIGITS"

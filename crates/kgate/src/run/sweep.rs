@@ -12,10 +12,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kgate_node::process_tree::{Image, Tree, image};
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 
 use super::lease_clock::LeaseInstant;
-use super::tree::{Image, Tree, image};
 
 /// A tree that is being ended.
 #[derive(Debug)]
@@ -99,6 +99,7 @@ impl Sweep {
     }
 
     fn kill(&self) {
+        self.tree.kill_group();
         if let Some(group) = self.group {
             let _empty = kill_process_group(group, Signal::KILL);
         }

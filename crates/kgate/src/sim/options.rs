@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use kgate_core::{NodeId, Span};
 use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, Think};
@@ -54,266 +53,194 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
     /// The protocol, for example raymond; `kgate protocols` lists them
-    #[arg(long, value_name = "NAME", default_value = "vcube", env = "KGATE_OPT_PROTOCOL")]
+    #[arg(long, value_name = "NAME", default_value = "vcube")]
     pub(crate) protocol: String,
     /// Number of processes
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 16, env = "KGATE_OPT_PROCESSES")]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 16)]
     pub(crate) processes: u32,
     /// Number of slots: at most k are in use at once
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 3, env = "KGATE_OPT_K")]
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 3)]
     pub(crate) k: u32,
     /// Which processes request: `low` = the first k, `high` = all, `first=M` = the first M,
     /// `only=P+P` = the processes listed
-    #[arg(long, default_value = "low", value_parser = parse::load, env = "KGATE_OPT_LOAD")]
+    #[arg(long, default_value = "low", value_parser = parse::load)]
     pub(crate) load: Requesters,
     /// How long a granted slot is held
-    #[arg(
-        long, value_name = "T", default_value = "0.0002", value_parser = parse::span,
-        env = "KGATE_OPT_HOLD",
-    )]
+    #[arg(long, value_name = "T", default_value = "0.0002", value_parser = parse::span)]
     pub(crate) hold: Span,
     /// Pause between a release and the next request of a process; `gaussian=MEAN,DEVIATION`
     /// draws it at random [default: 0.1]
-    #[arg(long, value_name = "T", value_parser = parse::think, env = "KGATE_OPT_THINK")]
+    #[arg(long, value_name = "T", value_parser = parse::think)]
     pub(crate) think: Option<Think>,
     /// Replaces --think: a Gaussian pause with mean R x hold and a quarter of that as deviation
     /// (timer-free-2009)
-    #[arg(
-        long, value_name = "R", value_parser = parse::rho, conflicts_with = "think",
-        env = "KGATE_OPT_RHO"
-    )]
+    #[arg(long, value_name = "R", value_parser = parse::rho, conflicts_with = "think")]
     pub(crate) rho: Option<f64>,
     /// Time of the first request of each process
-    #[arg(
-        long, value_name = "T", default_value = "0", value_parser = parse::span,
-        env = "KGATE_OPT_FIRST_REQUEST",
-    )]
+    #[arg(long, value_name = "T", default_value = "0", value_parser = parse::span)]
     pub(crate) first_request: Span,
     /// Number of requests per process [default: unlimited until the run ends]
-    #[arg(
-        long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..),
-        env = "KGATE_OPT_ENTRIES",
-    )]
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) entries: Option<u32>,
     /// Each process requests again while it holds a slot, halfway through (tree-token, slots)
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_ASK_INSIDE")]
+    #[arg(long)]
     pub(crate) ask_inside: bool,
     /// Number of clients per process; each requests independently (slots)
     #[arg(
         long, value_name = "C", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000), env = "KGATE_OPT_CLIENTS",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
     )]
     pub(crate) clients: u32,
     /// Largest weight: each request takes between 1 and H slots, drawn at random (slots)
     #[arg(
         long, value_name = "H", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_WEIGHT_MAX",
+        value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) weight_max: u32,
     /// Probability that a waiting client withdraws its request, for example 0.1 (slots)
-    #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_WITHDRAW")]
+    #[arg(long, value_name = "X", default_value = "0")]
     pub(crate) withdraw: Chance,
     /// Longest time such a client waits before it withdraws; needs --withdraw
-    #[arg(
-        long, value_name = "T", default_value = "10", value_parser = parse::span,
-        env = "KGATE_OPT_PATIENCE",
-    )]
+    #[arg(long, value_name = "T", default_value = "10", value_parser = parse::span)]
     pub(crate) patience: Span,
     /// Changes of k as k@time, for example 2@300,6@600; each process learns of a change within
     /// the notification delay (slots)
-    #[arg(
-        long, value_name = "K@T,..", value_delimiter = ',', value_parser = parse::resize,
-        env = "KGATE_OPT_RESIZE"
-    )]
+    #[arg(long, value_name = "K@T,..", value_delimiter = ',', value_parser = parse::resize)]
     pub(crate) resize: Vec<(Span, u32)>,
     #[command(flatten)]
     pub(crate) slots: SlotArgs,
     /// Interval at which a process repeats a request to processes that have not answered;
     /// required with --loss (slots) [default: never]
-    #[arg(long, value_name = "T", value_parser = parse::refresh, env = "KGATE_OPT_ASK_AGAIN")]
+    #[arg(long, value_name = "T", value_parser = parse::refresh)]
     pub(crate) ask_again: Option<Span>,
     /// Time to send a message (t_s)
-    #[arg(
-        long, value_name = "T", default_value = "0.1", value_parser = parse::span,
-        env = "KGATE_OPT_SEND",
-    )]
+    #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span)]
     pub(crate) send: Span,
     /// Time a message spends in the network (t_t) [default: 0.8]
-    #[arg(long, value_name = "T", value_parser = parse::span, env = "KGATE_OPT_TRANSMIT")]
+    #[arg(long, value_name = "T", value_parser = parse::span)]
     pub(crate) transmit: Option<Span>,
     /// Replaces --transmit: `constant=T`, `uniform=A..B`, `exponential=MEAN`, or clusters with
     /// a fixed latency per pair: `grid=10x10,intra=0.010..0.030,inter=0.180..0.220`
-    #[arg(long, value_name = "SHAPE", value_parser = parse::latency, env = "KGATE_OPT_LATENCY")]
+    #[arg(long, value_name = "SHAPE", value_parser = parse::latency)]
     pub(crate) latency: Option<Latency>,
     /// Time to receive a message (t_r)
-    #[arg(
-        long, value_name = "T", default_value = "0.1", value_parser = parse::span,
-        env = "KGATE_OPT_RECEIVE",
-    )]
+    #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span)]
     pub(crate) receive: Span,
     /// Whether sends of a process wait for each other
-    #[arg(
-        long,
-        value_enum,
-        value_name = "HOW",
-        default_value = "queue",
-        env = "KGATE_OPT_SEND_COST"
-    )]
+    #[arg(long, value_enum, value_name = "HOW", default_value = "queue")]
     pub(crate) send_cost: SendCostArg,
     /// Whether receives of a process wait for each other
-    #[arg(
-        long,
-        value_enum,
-        value_name = "HOW",
-        default_value = "parallel",
-        env = "KGATE_OPT_RECEIVE_COST"
-    )]
+    #[arg(long, value_enum, value_name = "HOW", default_value = "parallel")]
     pub(crate) receive_cost: ReceiveCostArg,
     /// Deliver the messages of each channel in the order in which they were sent, whatever the
     /// latency
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FIFO")]
+    #[arg(long)]
     pub(crate) fifo: bool,
     /// Measured time; requests that are waiting when it ends are still served, checked and
     /// traced, but not counted
-    #[arg(
-        long, value_name = "T", default_value = "1000", value_parser = parse::span,
-        env = "KGATE_OPT_DURATION",
-    )]
+    #[arg(long, value_name = "T", default_value = "1000", value_parser = parse::span)]
     pub(crate) duration: Span,
     /// Check but do not measure until this time, so that the measurement starts in a steady
     /// state
-    #[arg(
-        long, value_name = "T", default_value = "0", value_parser = parse::span,
-        env = "KGATE_OPT_WARMUP",
-    )]
+    #[arg(long, value_name = "T", default_value = "0", value_parser = parse::span)]
     pub(crate) warmup: Span,
     /// Seed of all randomness, decimal or 0x..
-    #[arg(long, default_value = "1", value_parser = parse::seed, env = "KGATE_OPT_SEED")]
+    #[arg(long, default_value = "1", value_parser = parse::seed)]
     pub(crate) seed: u64,
     /// Crashes: process@time for a permanent crash, process@time..time for a crash with
     /// recovery (tree-token: with its stable storage; slots: with empty memory). A process that
     /// is down when the measured time ends recovers then
-    #[arg(
-        long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::crash,
-        env = "KGATE_OPT_CRASH"
-    )]
+    #[arg(long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::crash)]
     pub(crate) crash: Vec<kgate_sim::Crash>,
     /// Number of additional permanent crashes at random times; unless --load is high, only
     /// processes that do not request crash
-    #[arg(long, value_name = "F", default_value_t = 0, env = "KGATE_OPT_RANDOM_CRASHES")]
+    #[arg(long, value_name = "F", default_value_t = 0)]
     pub(crate) random_crashes: u32,
     /// Number of crashes with recovery at random times, of any process (tree-token, slots)
     #[arg(
         long, value_name = "R", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(..=1_000_000),
-        env = "KGATE_OPT_RANDOM_RECOVERIES"
+        value_parser = clap::value_parser!(u32).range(..=1_000_000)
     )]
     pub(crate) random_recoveries: u32,
     /// Longest downtime of a crash from --random-recoveries
-    #[arg(
-        long, value_name = "T", default_value = "10", value_parser = parse::span,
-        env = "KGATE_OPT_DOWN_FOR",
-    )]
+    #[arg(long, value_name = "T", default_value = "10", value_parser = parse::span)]
     pub(crate) down_for: Span,
     /// What happens to messages for a process that is down and will recover
-    #[arg(long, value_enum, value_name = "HOW", default_value = "lost", env = "KGATE_OPT_DOWN")]
+    #[arg(long, value_enum, value_name = "HOW", default_value = "lost")]
     pub(crate) down: DownArg,
     /// Processes that stop for a while and continue, as process@time..time
-    #[arg(long, value_name = "P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PAUSE")]
+    #[arg(long, value_name = "P@T..T,..", value_delimiter = ',')]
     pub(crate) pause: Vec<Pause>,
     /// Processes cut off for a while: P+P@T..T both directions, P+P>@T..T outgoing messages
     /// only, >P+P@T..T incoming messages only. A message that would cross is delivered when the
     /// partition heals, or is lost if the protocol tolerates loss
-    #[arg(long, value_name = "P+P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PARTITION")]
+    #[arg(long, value_name = "P+P@T..T,..", value_delimiter = ',')]
     pub(crate) partition: Vec<Partition>,
     /// Probability that a message is lost within the measured time, for example 0.05
     /// (stabilizing; slots with --ask-again)
-    #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_LOSS")]
+    #[arg(long, value_name = "X", default_value = "0")]
     pub(crate) loss: Chance,
     /// Probability that a message is delivered twice within the measured time
-    #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_DUPLICATES")]
+    #[arg(long, value_name = "X", default_value = "0")]
     pub(crate) duplicates: Chance,
     /// Number of crashes that the protocol is configured to tolerate, below k (timer-free)
     /// [default: k-1]
-    #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
+    #[arg(long, value_name = "F")]
     pub(crate) tolerate: Option<u32>,
     /// Interval at which idle processes send messages: timer-free then detects crashes without
     /// requests (off by default, as in the paper); stabilizing repeats its state [default
     /// there: --detect-interval]
-    #[arg(long, value_name = "T", value_parser = parse::refresh, env = "KGATE_OPT_REFRESH")]
+    #[arg(long, value_name = "T", value_parser = parse::refresh)]
     pub(crate) refresh: Option<Span>,
     /// Topology of tree-token and stabilizing: radial, balanced, path, star, caterpillar,
     /// random (a tree); ring, grid, complete (stabilizing only); or a file of edges [default:
     /// radial for tree-token, grid for stabilizing]
-    #[arg(long, value_name = "SHAPE|FILE", env = "KGATE_OPT_GRAPH")]
+    #[arg(long, value_name = "SHAPE|FILE")]
     pub(crate) graph: Option<String>,
     /// Simulate messages, or the paper's own state model (stabilizing)
-    #[arg(
-        long,
-        value_enum,
-        value_name = "MODEL",
-        default_value = "messages",
-        env = "KGATE_OPT_MODEL"
-    )]
+    #[arg(long, value_enum, value_name = "MODEL", default_value = "messages")]
     pub(crate) model: ModelArg,
     /// Which enabled processes act in each step of the state model [default: distributed]
-    #[arg(long, value_enum, value_name = "DAEMON", env = "KGATE_OPT_DAEMON")]
+    #[arg(long, value_enum, value_name = "DAEMON")]
     pub(crate) daemon: Option<DaemonArg>,
     /// Number of rounds to run in the state model [default: 1000]
-    #[arg(long, value_name = "ROUNDS", env = "KGATE_OPT_ROUNDS")]
+    #[arg(long, value_name = "ROUNDS")]
     pub(crate) rounds: Option<u64>,
     /// Start from clean states or from arbitrary states (stabilizing)
-    #[arg(
-        long,
-        value_enum,
-        value_name = "STATE",
-        default_value = "clean",
-        env = "KGATE_OPT_START"
-    )]
+    #[arg(long, value_enum, value_name = "STATE", default_value = "clean")]
     pub(crate) start: StartArg,
     /// Transient faults: processes whose memory becomes arbitrary, as process@time, in the
     /// state model process@round (stabilizing)
-    #[arg(
-        long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::strike,
-        env = "KGATE_OPT_CORRUPT"
-    )]
+    #[arg(long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::strike)]
     pub(crate) corrupt: Vec<(NodeId, Span)>,
     /// Largest number of forged messages that a transient fault puts into each channel to the
     /// process it hits
     #[arg(
         long, value_name = "C", default_value_t = 3,
-        value_parser = clap::value_parser!(u32).range(..=1000),
-        env = "KGATE_OPT_FORGED"
+        value_parser = clap::value_parser!(u32).range(..=1000)
     )]
     pub(crate) forged: u32,
     /// How processes learn of crashes: the protocol's `own` detector, or `oracle=T` = every
     /// process knows within T
-    #[arg(
-        long, value_name = "WHICH", default_value = "own", value_parser = parse::detector,
-        env = "KGATE_OPT_DETECTOR",
-    )]
+    #[arg(long, value_name = "WHICH", default_value = "own", value_parser = parse::detector)]
     pub(crate) detector: Detector,
     /// Interval between the tests of the detector
-    #[arg(
-        long, value_name = "T", default_value = "10", value_parser = parse::span,
-        env = "KGATE_OPT_DETECT_INTERVAL"
-    )]
+    #[arg(long, value_name = "T", default_value = "10", value_parser = parse::span)]
     pub(crate) detect_interval: Span,
     /// How long the detector waits for an answer [default: twice the longest delay, at least 4]
-    #[arg(long, value_name = "T", value_parser = parse::span, env = "KGATE_OPT_DETECT_TIMEOUT")]
+    #[arg(long, value_name = "T", value_parser = parse::span)]
     pub(crate) detect_timeout: Option<Span>,
     /// Run a published defect as printed instead of repaired, for example D2; `kgate protocols`
     /// lists them
-    #[arg(long, value_name = "ID", env = "KGATE_OPT_AS_PRINTED")]
+    #[arg(long, value_name = "ID")]
     pub(crate) as_printed: Option<String>,
     /// Event queue that drives the run; both give the same result
-    #[arg(long, value_enum, default_value = "bucket", env = "KGATE_OPT_ENGINE")]
+    #[arg(long, value_enum, default_value = "bucket")]
     pub(crate) engine: EngineArg,
     /// Number of runs, with consecutive seeds from --seed on
     #[arg(
         long, value_name = "R", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..),
-        env = "KGATE_OPT_RUNS"
+        value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) runs: u32,
     /// Run many random settings, each generated from one seed with the faults that the protocol
@@ -329,14 +256,14 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) save: Option<PathBuf>,
     /// Print one JSON object
-    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    #[arg(long)]
     pub(crate) json: bool,
     /// Write requests, sends, deliveries, grants, crashes and suspicions to a file, one JSON
     /// object per line
-    #[arg(long, value_name = "FILE", env = "KGATE_OPT_TRACE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Draw the run as a space-time diagram into an SVG file; choose a --window of a long run
-    #[arg(long, value_name = "FILE", env = "KGATE_OPT_DIAGRAM")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) diagram: Option<PathBuf>,
     /// Draw only this interval of time, for example 10..20; either end may be omitted
     #[arg(long, value_name = "T..T", requires = "diagram")]

@@ -76,8 +76,8 @@ pub(crate) fn command(args: &SimArgs, entry: &Entry, seed: u64) -> String {
         StartArg::Random => "random",
     };
     let mut line = format!(
-        "kgate sim --protocol {} --model state -n {} -k {} --seed {seed:#x} --graph {graph} --daemon {daemon} \
-         --rounds {} --start {start}",
+        "kgate sim --protocol {} --model state -n {} -k {} --seed {seed:#x} --graph {graph} \
+         --daemon {daemon} --rounds {} --start {start}",
         entry.name,
         args.processes,
         args.k,

@@ -43,6 +43,18 @@ fn print_page(
     report: &Report,
     command: &str,
 ) -> io::Result<()> {
+    print_setting(to, args, entry, report)?;
+    print_measurements(to, report)?;
+    writeln!(to, "replay      {command}")
+}
+
+/// What was run, and what happened to its processes.
+fn print_setting(
+    to: &mut impl Write,
+    args: &SimArgs,
+    entry: &Entry,
+    report: &Report,
+) -> io::Result<()> {
     let who = match &args.load {
         Requesters::High => "all of them request".to_owned(),
         Requesters::Low => requesting(args.k),
@@ -90,6 +102,10 @@ fn print_page(
             report.max_in_use
         )?;
     }
+    Ok(())
+}
+
+fn print_measurements(to: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(
         to,
         "granted     {} of {} requests{}",
@@ -99,8 +115,8 @@ fn print_page(
     )?;
     writeln!(
         to,
-        "in use      at most {} slots at once, {:.2} on average; {:.2} requests waiting on average; \
-         {:.3} grants per t.u.",
+        "in use      at most {} slots at once, {:.2} on average; {:.2} requests waiting on \
+         average; {:.3} grants per t.u.",
         report.max_in_use_overall,
         report.slots_in_use.mean,
         report.waiting_queue.mean,
@@ -126,8 +142,7 @@ fn print_page(
         report.wall_seconds,
         report.events_per_second / 1e6,
         report.hash
-    )?;
-    writeln!(to, "replay      {command}")
+    )
 }
 
 /// Requests that ended without a grant.

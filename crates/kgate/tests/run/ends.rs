@@ -16,8 +16,12 @@ pub(crate) const TESTS: &[Test] = &[
     ("ends::the_deadline_can_be_read", the_deadline_can_be_read),
     ("ends::standard_input_is_passed", standard_input_is_passed),
     ("ends::arguments_are_not_touched", arguments_are_not_touched),
+    ("ends::a_command_line_may_be_long", a_command_line_may_be_long),
     ("ends::verbose_prints_request_and_grant", verbose_prints_request_and_grant),
     ("ends::options_can_come_from_the_environment", options_can_come_from_the_environment),
+    ("ends::the_command_needs_no_dashes", the_command_needs_no_dashes),
+    ("ends::a_line_of_shell_is_a_command", a_line_of_shell_is_a_command),
+    ("ends::weights_have_names", weights_have_names),
     ("ends::leftovers_are_stopped_before_the_release", leftovers_are_stopped_before_the_release),
     ("ends::a_descriptor_of_the_caller_is_inherited", a_descriptor_of_the_caller_is_inherited),
 ];
@@ -134,6 +138,22 @@ fn arguments_are_not_touched() {
     assert_eq!(text, "[a b][$HOME][-n][--][*][]");
 }
 
+/// Arguments and environment may be as long as the kernel allows: a quarter of the stack, 2 MB by
+/// default, and 128 KiB per string. Beyond that the kernel's own error is reported.
+fn a_command_line_may_be_long() {
+    let script = ["gate", "--", "sh", "-c", "echo $# ${#1} ${#LONG}", "sh"];
+    for (count, length, variable) in
+        [(1, 70_000, 1), (1, 130_000, 120_000), (20, 100_000, 1), (9_000, 100, 120_000)]
+    {
+        let word = "x".repeat(length);
+        let words = [&script[..], &vec![word.as_str(); count]].concat();
+        let fixture = Fixture::new(&words).with("LONG", &"y".repeat(variable));
+        let (code, text, error, _) = fixture.finish();
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{count} words of {length}");
+        assert_eq!(text, format!("{count} {length} {variable}\n"));
+    }
+}
+
 /// As in flock, on standard error.
 fn verbose_prints_request_and_grant() {
     let (_, text, error, _) =
@@ -195,4 +215,71 @@ fn a_descriptor_of_the_caller_is_inherited() {
         Some(())
     });
     assert_eq!(text, "seven\n");
+}
+
+/// Everything from CMD on belongs to CMD, with and without `--` before it.
+fn the_command_needs_no_dashes() {
+    for (line, printed) in [
+        ("gate printf %s, a -k 5 --wait -n", "a,-k,5,--wait,-n,"),
+        ("gate -k 2 -- printf %s, a -k", "a,-k,"),
+        ("gate -k2 printf %s, a -- b --", "a,--,b,--,"),
+        ("-k 2 gate printf %s, -- -- b", "--,--,b,"),
+        ("gate --nonblock printf %s, --grace", "--grace,"),
+        ("gate --timeout 9 -q printf %s, --grace", "--grace,"),
+        ("gate -- printf %s, -- b", "--,b,"),
+        ("-- gate printf %s, b", "b,"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (code, text, error, _) = Fixture::new(&words).finish();
+        assert_eq!((code, text.as_str()), (Some(0), printed), "{line}: {error}");
+    }
+    for (line, says) in [
+        ("gate", "<CMD>..."),
+        ("gate --", "<CMD>..."),
+        ("gate --frobnicate true", "'--frobnicate'"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (code, _, error, log) = Fixture::new(&words).finish();
+        assert_eq!((code, log.as_str()), (Some(2), ""), "{line}");
+        assert!(error.contains(says), "{line}: {error}");
+    }
+}
+
+/// `-c` runs by /bin/sh, whatever SHELL says; with CMD it is a usage error.
+fn a_line_of_shell_is_a_command() {
+    let line = ["gate", "-c", "echo $0 $KGATE_SLOT && exit 3"];
+    let (code, text, _, _) = Fixture::new(&line).with("SHELL", "/bin/false").finish();
+    assert_eq!((code, text.as_str()), (Some(3), "/bin/sh 0\n"));
+    let (code, _, error, log) = Fixture::new(&["gate", "-c", "true", "true"]).finish();
+    assert_eq!((code, log.as_str()), (Some(2), ""));
+    assert!(error.contains("cannot be used with"), "{error}");
+}
+
+/// -x takes all slots, -s takes one; with -p they contradict it, and the command line wins over the
+/// environment.
+fn weights_have_names() {
+    for (options, variable, log) in [
+        ("-x", "", "requested gate None 3"),
+        ("-x -k 5", "", "requested gate Some(5) 5"),
+        ("-s -k 5", "", "requested gate Some(5) 1"),
+        ("-s", "KGATE_OPT_EXCLUSIVE=1", "requested gate None 1"),
+        ("-p 2", "KGATE_OPT_EXCLUSIVE=1", "requested gate None 2"),
+        ("-x", "KGATE_OPT_PERMITS=2", "requested gate None 3"),
+        ("-n", "KGATE_OPT_EXCLUSIVE=1", "requested gate None 3"),
+    ] {
+        let words: Vec<&str> = ["gate"].into_iter().chain(options.split(' ')).collect();
+        let mut fixture = Fixture::new(&[&words[..], &["true"]].concat());
+        if let Some((name, value)) = variable.split_once('=') {
+            fixture = fixture.with(name, value);
+        }
+        let (code, _, error, got) = fixture.finish();
+        assert_eq!(code, Some(0), "{options} {variable}: {error}");
+        assert_eq!(got.lines().next(), Some(log), "{options} {variable}");
+    }
+    for options in ["-x -s", "-x -p 2", "-s -p 1"] {
+        let words: Vec<&str> = ["gate"].into_iter().chain(options.split(' ')).collect();
+        let (code, _, error, log) = Fixture::new(&[&words[..], &["true"]].concat()).finish();
+        assert_eq!((code, log.as_str()), (Some(2), ""), "{options}");
+        assert!(error.contains("contradict each other"), "{options}: {error}");
+    }
 }

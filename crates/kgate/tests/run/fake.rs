@@ -2,8 +2,8 @@
 //!
 //! `FAKE_ANSWER`: grant, busy, unavailable, conflict, silence. `FAKE_LEASE_MS`: the lease of a
 //! renewal (default: for ever); it renews four times as often. `FAKE_CONTROL`: a named pipe; `lost`
-//! reports a loss, `silence` stops renewing, `grant` grants. `FAKE_LOG`: lines `requested ..`,
-//! `granted`, `released by ..`, with the state of the lock on `FAKE_MARKER`.
+//! reports a loss, `silence` stops renewing, `grant` grants, `waiting` reports a wait. `FAKE_LOG`:
+//! lines `requested ..`, `granted`, `released by ..`, with the state of the lock on `FAKE_MARKER`.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use crate::fixture::is_free;
 use crate::run::keeper::{
-    AcquireRequest, EventSender, Granted, Keeper, KeeperEvent, Refusal, RefusalKind,
+    AcquireRequest, EventSender, Granted, Keeper, KeeperEvent, Refusal, RefusalKind, ThirdKiller,
+    Weight,
 };
 use crate::run::lease_clock::LeaseInstant;
 use crate::run::margins::Margins;
+use crate::run::waiting::{Holder, WaitReport};
 
 #[derive(Default)]
 struct Fake {
@@ -35,7 +37,7 @@ impl Keeper for Fake {
         let open =
             |path| File::options().read(true).write(true).open(path).expect("the control pipe");
         let control = variable("FAKE_CONTROL").map(open);
-        log(&format!("requested {} {:?} {}", request.gate, request.k, request.weight));
+        log(&format!("requested {} {:?} {}", request.gate, request.k, weight(request)));
         if let Some(path) = variable("FAKE_COMMAND") {
             std::fs::write(path, &request.command).expect("written");
         }
@@ -67,6 +69,7 @@ impl Keeper for Fake {
                     if renews { lease.unwrap_or_default() / 4 } else { Duration::from_secs(3600) };
                 match inbox.recv_timeout(pause).as_deref() {
                     Ok("lost") => events.send(KeeperEvent::Lost("by the test".to_owned())),
+                    Ok("waiting") => events.send(KeeperEvent::Waiting(waiting())),
                     Ok("silence") => {
                         renews = false;
                         log("silent");
@@ -98,13 +101,15 @@ fn answer(what: &str, request: &AcquireRequest, events: &EventSender) {
         "grant" => {
             log("granted");
             events.send(KeeperEvent::Granted(Granted {
-                slots: (0..request.weight).map(|slot| 2 * slot).collect(),
+                slots: (0..weight(request)).map(|slot| 2 * slot).collect(),
                 fence: 0xfeed << 64 | 7,
                 k: request.k.unwrap_or(3),
                 node: "fake-node".to_owned(),
                 margins: Margins::fitting(request.grace, Margins::KILL, None)
                     .expect("no limit without a lease"),
+                variables: Vec::new(),
                 release_token: b"token".to_vec(),
+                third_killer: ThirdKiller::NotNeeded,
                 inherited: Vec::new(),
             }));
         }
@@ -113,6 +118,25 @@ fn answer(what: &str, request: &AcquireRequest, events: &EventSender) {
         "conflict" => refuse(RefusalKind::Conflict, "k is 5, set by somebody"),
         "silence" => {}
         other => panic!("unknown answer {other}"),
+    }
+}
+
+/// A report of a wait for somebody whose command is hostile and wide.
+fn waiting() -> WaitReport {
+    let holder = Holder {
+        user: "alice".to_owned(),
+        pid: 4711,
+        command: "./train.sh \x1b]0;title\x07\n漢字".repeat(40),
+        age: Duration::from_secs(125),
+    };
+    WaitReport { holder: Some(holder), place: Some((2, 3)), ..WaitReport::default() }
+}
+
+/// The fake gate has three slots.
+fn weight(request: &AcquireRequest) -> u32 {
+    match request.weight {
+        Weight::Slots(weight) => weight,
+        Weight::All => request.k.unwrap_or(3),
     }
 }
 

@@ -146,7 +146,8 @@ fn the_guard_is_killed() {
     released_once(&running);
 }
 
-/// A frozen front is not missed: the guard kills by itself. Thawed, the front has the code.
+/// A frozen front does not matter: the guard kills without it. When it continues, the front has the
+/// exit code.
 fn the_front_is_frozen() {
     let (mut running, members) = start("''", Some("1500"));
     running.send(running.front_pid(), Signal::STOP);
@@ -174,8 +175,8 @@ fn the_guard_is_frozen() {
     released_once(&running);
 }
 
-/// The front has told CMD to end, or killed it, and the guard wakes before it is given up: the end
-/// of CMD is the loss, not CMD's own doing, also if the keeper renews again at that moment.
+/// The front has stopped CMD, or killed it, when the guard is continued: the exit code is that of
+/// the loss, not CMD's own, even if the keeper renews again at that moment.
 fn the_guard_wakes_when_the_front_has_stopped_it() {
     for (on_term, renews) in
         [("-", true), ("-", false), ("'exit 0'", true), ("''", true), ("''", false)]

@@ -23,14 +23,18 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// An interactive bash on a terminal of its own.
-struct Shell {
+pub(crate) struct Shell {
     bash: Child,
-    keys: File,
+    pub(crate) keys: File,
     shown: Arc<Mutex<String>>,
 }
 
 impl Shell {
     fn start() -> Self {
+        Self::with(&[("TERM", "dumb")])
+    }
+
+    pub(crate) fn with(variables: &[(&str, &str)]) -> Self {
         let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
         grantpt(&keys).expect("granted");
         unlockpt(&keys).expect("unlocked");
@@ -41,7 +45,11 @@ impl Shell {
         let mut bash = Command::new("setsid");
         bash.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]).process_group(0);
         bash.env("PS1", "ready> ").env("KGATE", std::env::current_exe().expect("this binary"));
-        bash.env("TERM", "dumb").env_remove("INPUTRC").stdin(side()).stdout(side()).stderr(side());
+        bash.envs(variables.iter().copied())
+            .env_remove("INPUTRC")
+            .stdin(side())
+            .stdout(side())
+            .stderr(side());
         let bash = bash.spawn().expect("bash");
         let keys = File::from(keys);
         let shown = Arc::new(Mutex::new(String::new()));
@@ -57,19 +65,18 @@ impl Shell {
         shell
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).expect("pressed");
     }
 
-    /// Waits for the text on the screen, and drops everything up to it.
-    fn expect(&mut self, text: &str) {
+    /// Waits for the text on the screen, and returns everything up to its end, which is dropped.
+    pub(crate) fn expect(&mut self, text: &str) -> String {
         let shown = self.shown.clone();
-        let found = wait_for(&format!("`{text}` on the screen"), || {
+        wait_for(&format!("`{text}` on the screen"), || {
             let mut shown = shown.lock().expect("unbroken");
             let end = shown.find(text)? + text.len();
             Some(shown.drain(..end).collect::<String>())
-        });
-        drop(found);
+        })
     }
 }
 

@@ -1,11 +1,13 @@
 //! `kgate run` with real processes and a fake keeper that the tests control.
 //!
-//! `kgate run` starts its own binary again as guard and as stage. By its first argument this binary
-//! is therefore `kgate run` with the fake keeper, or its tests.
+//! By its first argument this binary is `kgate run` with the fake keeper, or its tests.
 
 #[allow(dead_code)]
 #[path = "../../src/credentials.rs"]
 mod credentials;
+#[allow(dead_code)]
+#[path = "../../src/node_arg.rs"]
+mod node_arg;
 #[allow(dead_code, unused_imports, unreachable_pub)]
 #[path = "../../src/run/mod.rs"]
 mod run;
@@ -14,9 +16,11 @@ mod ends;
 mod fake;
 mod faults;
 mod fixture;
+mod groups;
 mod holds;
 mod jobs;
 mod signals;
+mod waits;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -38,7 +42,7 @@ type Test = (&'static str, fn());
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(code) = run::hidden(&arguments, fake::open) {
+    if let Some(code) = run::hidden(&arguments) {
         return code;
     }
     if arguments
@@ -50,7 +54,16 @@ fn main() -> ExitCode {
     reset_ignored_signals(&arguments);
     let filters: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let all = [ends::TESTS, signals::TESTS, faults::TESTS, jobs::TESTS, holds::TESTS].concat();
+    let all = [
+        ends::TESTS,
+        signals::TESTS,
+        faults::TESTS,
+        jobs::TESTS,
+        holds::TESTS,
+        waits::TESTS,
+        groups::TESTS,
+    ]
+    .concat();
     if std::env::args().any(|word| word == "--list") {
         all.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
@@ -89,7 +102,7 @@ fn fake_kgate() -> ExitCode {
         FakeKgate::Run(args) => run::run(
             args,
             given,
-            run::EarlyGuard::start(&std::env::args_os().collect::<Vec<_>>()),
+            run::EarlyGuard::start(&std::env::args_os().collect::<Vec<_>>(), fake::open),
             fake::open,
         ),
         FakeKgate::Acquire(args) => run::hold::acquire(&args, given),

@@ -1,9 +1,10 @@
-//! The book: who was inside, checked by locks of the kernel and by the order of lines in one file.
+//! The book records the holders of a gate and checks them by kernel locks and by the order of lines
+//! in one file.
 //!
-//! Whoever goes in locks the file of its slot and does not wait for the lock; its descendants
-//! inherit it, so it is free when the last of them is dead. A lock that is taken is a second one
-//! inside. Then it writes a line, so that for each slot the lines are in the order of its holders,
-//! and their fences must grow.
+//! Each holder locks the file of its slot without waiting for the lock. Its descendants inherit the
+//! lock, so it is released when the last of them is dead; a lock that is taken proves a second
+//! holder. Then the holder appends a line, so the lines of a slot are in the order of its holders,
+//! and their fences must increase.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,13 +15,13 @@ use std::process::{Command, Stdio};
 use kgate_client::Permit;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::scene::{Home, Process, until};
+use crate::fixture::{Home, Process, until};
 
 /// The book of one gate.
 #[derive(Clone)]
 pub(crate) struct Book(PathBuf);
 
-/// A line of it: somebody went in.
+/// A line of the book: one holder entered.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) slot: u32,
@@ -28,8 +29,8 @@ pub(crate) struct Entry {
     pub(crate) name: String,
 }
 
-/// Somebody of this process is inside. What is started meanwhile has a copy of the lock until it
-/// runs its own program, so it is not enough to close ours: it is given up.
+/// A holder within this process. Children inherit the lock until they call `exec`, so closing our
+/// descriptor is not enough: the lock is released explicitly.
 pub(crate) struct Inside(File);
 
 impl Drop for Inside {
@@ -53,7 +54,7 @@ impl Book {
         &self.0
     }
 
-    /// What a shell does that goes in under this name; then it does the rest.
+    /// The shell code that enters under this name and then does the rest.
     pub(crate) fn script(&self, name: &str, rest: &str) -> String {
         let book = self.0.display();
         format!(
@@ -64,7 +65,7 @@ impl Book {
         )
     }
 
-    /// A command that goes in under this name and does the rest.
+    /// A command that enters under this name and then does the rest.
     pub(crate) fn inside(&self, mut command: Command, name: &str, rest: &str) -> Command {
         command.args(["--", "sh", "-c", &self.script(name, rest)]);
         command
@@ -78,9 +79,9 @@ impl Book {
         process
     }
 
-    /// The same for a process that has no guard: it is inside for as long as it keeps what it gets.
+    /// The same for a process without a guard: it is inside as long as it keeps the returned value.
     pub(crate) fn enter(&self, permit: &Permit, name: &str) -> Inside {
-        // Where slots have no numbers k is 1.
+        // Where slots have no numbers, k is 1.
         let slot = permit.slots().first().copied().unwrap_or(0);
         let lock = File::options()
             .create(true)
@@ -99,7 +100,7 @@ impl Book {
         log.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Whoever went in so far, in their order.
+    /// All holders so far, in the order in which they entered.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let log = fs::read_to_string(self.0.join("log")).unwrap_or_default();
         let read = |line: &str| {
@@ -108,26 +109,26 @@ impl Book {
             let fence = u128::from_str_radix(fence, 16).unwrap();
             Some(Entry { slot: slot.parse().unwrap(), fence, name: name.to_owned() })
         };
-        // The last line may not be there as a whole.
+        // The last line may be incomplete.
         log.split_inclusive('\n').filter_map(|line| read(line.strip_suffix('\n')?)).collect()
     }
 
-    /// Waits until somebody of that name went in.
+    /// Waits until a holder of that name has entered.
     pub(crate) fn until_in(&self, name: &str) {
         until(&format!("{name} is inside"), || {
             self.entries().iter().any(|entry| entry.name == name)
         });
     }
 
-    /// How many are inside now, by what the kernel says of its locks: to try one would stand in the
-    /// way of whoever goes in.
+    /// The number of holders now, read from the kernel's list of locks: trying a lock would disturb
+    /// a holder that enters at this moment.
     pub(crate) fn inside_now(&self) -> usize {
         let locks = fs::read_to_string("/proc/locks").unwrap();
         let files = fs::read_dir(&self.0).unwrap().map(|file| file.unwrap().metadata().unwrap());
         files.filter(|file| locks.contains(&format!(":{} ", file.ino()))).count()
     }
 
-    /// The verdict without the fences.
+    /// The verdict without fences.
     pub(crate) fn check_locks(&self, k: u32) -> Vec<Entry> {
         let log = fs::read_to_string(self.0.join("log")).unwrap_or_default();
         assert!(!log.contains("violation"), "{log}");
@@ -136,8 +137,8 @@ impl Book {
         entries
     }
 
-    /// The verdict: nobody met another in its slot, all slots are below k, and where there are
-    /// fences they grew.
+    /// The verdict: no slot had two holders, all slots are below k, and fences, where there are
+    /// any, increased.
     pub(crate) fn check(&self, k: u32) -> Vec<Entry> {
         let entries = self.check_locks(k);
         let log = fs::read_to_string(self.0.join("log")).unwrap_or_default();
@@ -150,8 +151,8 @@ impl Book {
     }
 }
 
-/// The planted bugs: one slot for two at once, a slot beyond k, a fence that does not grow; and a
-/// run that is right.
+/// The planted bugs: one slot with two holders, a slot beyond k, a fence that does not increase;
+/// and a correct run.
 #[test]
 fn the_book_sees_what_is_wrong() {
     let home = Home::new("book");
@@ -172,7 +173,7 @@ fn the_book_sees_what_is_wrong() {
             .env("KGATE_FENCE", "0");
         command
     };
-    // Its child has the lock and incarnations on, until the second is there and has seen it.
+    // Its child keeps the lock until the second holder has entered and noticed it.
     let mut first = shell("first", "exec 3<&0; cat <&3 >/dev/null &");
     let mut first = Process::start(first.stdin(Stdio::piped()));
     first.code();

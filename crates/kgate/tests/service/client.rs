@@ -1,5 +1,5 @@
-//! A client of the API in a process of its own: this binary again, so that it can be killed and
-//! frozen.
+//! A client of the API in a process of its own, which runs this binary again, so that a test can
+//! kill and stop it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -9,10 +9,10 @@ use kgate_client::{Client, LeaseInstant};
 
 use crate::book::Book;
 use crate::cluster::Cluster;
-use crate::scene::{Home, PATIENCE, Process, block_on, until_waiting};
+use crate::fixture::{Home, PATIENCE, Process, block_on, until_waiting};
 
-/// Such a process goes in, gives back when its input ends, and the next one gets in after that and
-/// not before.
+/// Such a process acquires a permit and releases it when its input ends, and the next client gets
+/// it after that and not before.
 #[test]
 fn in_a_process_of_its_own() {
     match std::env::var("KGATE_TEST_NODE") {
@@ -38,8 +38,8 @@ fn one_goes_in_and_out() {
     assert_eq!(book.check(1).len(), 2);
 }
 
-/// What the other process does: it asks at that node for a permit of the gate `KGATE_TEST_GATE`,
-/// tells that it is in, tells of the loss, and gives the permit back when its input ends.
+/// The other process: it acquires a permit of the gate `KGATE_TEST_GATE`, reports the grant and a
+/// loss, and releases the permit when its input ends.
 fn be_one(node: &str) {
     let gate = std::env::var("KGATE_TEST_GATE").unwrap();
     let runtime =
@@ -52,7 +52,7 @@ fn be_one(node: &str) {
             .ok()
             .map(|book| Book::at(&book).enter(&permit, "client"));
         println!("\ntells in {}", now.0);
-        // A thread of its own: it blocks.
+        // In a thread of its own, because it blocks.
         let (done, over) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -68,22 +68,21 @@ fn be_one(node: &str) {
             () = lost => std::future::pending().await,
             _ = over => {}
         }
-        // Out first: the next one may be in before we hear that our word was heard.
+        // First leave the book: the next holder may enter before the release is confirmed.
         drop(inside);
         permit.release().await.unwrap();
         println!("\ntells released {}", LeaseInstant::now().0);
     });
 }
 
-/// Such a process.
+/// A client process.
 pub(crate) struct ApiClient {
     pub(crate) process: Process,
     lines: mpsc::Receiver<String>,
 }
 
 impl ApiClient {
-    /// Asks for a permit of a gate, which is there. With a book it writes that it is in, under the
-    /// name `client`.
+    /// Acquires a permit of an existing gate. With a book it enters as a holder named `client`.
     pub(crate) fn start(node: &str, gate: &str, book: Option<&Book>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "client::in_a_process_of_its_own", "--nocapture"]);
@@ -104,28 +103,28 @@ impl ApiClient {
         Self { process, lines }
     }
 
-    /// Waits until it tells that, and returns when it did so and what else it said.
+    /// Waits until it reports this event; returns the time of the event and the rest of the report.
     pub(crate) fn told(&self, what: &str) -> (LeaseInstant, String) {
         let line = self.lines.recv_timeout(PATIENCE).expect("it tells something");
         let (instant, rest) = instant(line.strip_prefix(what).unwrap_or_else(|| panic!("{line}")));
         (instant, rest.to_owned())
     }
 
-    /// Waits until it tells of the loss, and returns when it knew and what its deadline was.
+    /// Waits until it reports a loss; returns the time when it noticed and its deadline.
     pub(crate) fn lost(&self) -> (LeaseInstant, LeaseInstant) {
         let (told, rest) = self.told("lost");
         (told, instant(&rest).0)
     }
 }
 
-/// The instant with which a text begins, and the rest.
+/// The instant at the beginning of a text, and the rest.
 fn instant(text: &str) -> (LeaseInstant, &str) {
     let text = text.trim_start();
     let (number, rest) = text.split_once(' ').unwrap_or((text, ""));
     (LeaseInstant(number.parse().unwrap()), rest)
 }
 
-/// Waits in this process for a permit, and tells when it came; it is given back at once.
+/// Acquires a permit in this process, releases it at once, and returns the time of the grant.
 pub(crate) fn next(node: &str, gate: &str, book: &Book, name: &str) -> LeaseInstant {
     block_on(async {
         let permit = Client::connect(node).await.unwrap().gate(gate).acquire().await.unwrap();
@@ -136,7 +135,7 @@ pub(crate) fn next(node: &str, gate: &str, book: &Book, name: &str) -> LeaseInst
     })
 }
 
-/// A gate is made, so that all can ask for it.
+/// Creates a gate for all.
 pub(crate) fn make_gate(home: &Home, node: &str, gate: &str, k: u32) {
     assert_eq!(
         home.code(&[

@@ -1,4 +1,4 @@
-//! Nodes as processes, on ports that were free.
+//! Nodes as processes, on free ports.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -11,51 +11,52 @@ use kgate_client::Status;
 use rustix::process::Signal;
 use tokio_stream::StreamExt;
 
-use crate::scene::{GRACE, Home, KGATE, Process, block_on, until, wait_for};
+use crate::fixture::{GRACE, Home, KGATE, Process, block_on, until, wait_for};
 
-/// How long the word of a session counts in these tests: `kgate run` needs its kill time, its grace
-/// and two renewals, and a busy machine some more.
+/// The validity of a session in these tests: `kgate run` needs its kill time, its grace period and
+/// two renewals, and a busy machine needs more.
 pub(crate) const LEASE: Duration = Duration::from_millis(2600);
-/// Crashes are found quickly, and yet a busy machine is not taken for a dead one.
+/// Detects crashes quickly without declaring a slow node of a busy machine dead.
 pub(crate) const QUICK: &str =
     "lease_ms = 2600\ndetect_interval_ms = 100\ndetect_timeout_ms = 1500\n";
-/// The lease in tests of clusters with a log: a busy machine with a slow disk keeps it, and nobody
-/// waits long for its end.
+/// The lease in tests of clusters with a log: long enough for a busy machine with a slow disk, and
+/// short enough to wait for its end.
 pub(crate) const LEASED: Duration = Duration::from_secs(2);
-/// Its numbers.
-pub(crate) const TIMING: &str = "[timing]\nlease = \"2s\"\nnode_ping = \"150ms\"\nsession_ping = \"150ms\"\nsuspect_after = \"700ms\"\n\
-    grace = \"200ms\"\nround_trip = \"100ms\"\n";
-/// A client renews so often.
+/// The configuration of that lease.
+pub(crate) const TIMING: &str = "[timing]\nlease = \"2s\"\nnode_ping = \"150ms\"\n\
+                                 session_ping = \"150ms\"\nsuspect_after = \"700ms\"\n\
+                                 grace = \"200ms\"\nround_trip = \"100ms\"\n";
+/// The interval between a client's renewals.
 pub(crate) const RENEWAL: Duration = Duration::from_millis(500);
 
-/// Nodes that run; killed when dropped.
+/// Running nodes; they are killed on drop.
 pub(crate) struct Cluster {
     folder: PathBuf,
     pub(crate) nodes: Vec<Option<Process>>,
-    /// Where clients ask.
+    /// Addresses for clients.
     pub(crate) api: Vec<String>,
-    /// Where nodes talk to each other.
+    /// Addresses for other nodes.
     pub(crate) peer: Vec<String>,
 }
 
 impl Cluster {
-    /// Nodes that have met; each with these lines in its configuration.
+    /// Starts nodes with these lines in each configuration, and waits until they are connected.
     pub(crate) fn start(home: &Home, count: usize, more: &str) -> Self {
         Self::start_each(home, count, |_| more.to_owned())
     }
 
-    /// The same, each with its own lines.
+    /// The same, with different lines per node.
     pub(crate) fn start_each(home: &Home, count: usize, more: impl Fn(usize) -> String) -> Self {
         let data = |id: usize| home.0.join(format!("data-{id}"));
         Self::start_with(home, count, |id| format!("data = {:?}\n{}", data(id), more(id)))
     }
 
-    /// The same, and nothing survives a restart.
+    /// The same, without data that survives a restart.
     pub(crate) fn start_forgetful(home: &Home, count: usize, more: &str) -> Self {
         Self::start_with(home, count, |_| more.to_owned())
     }
 
-    /// Nodes with a log and leases, each of which grants.
+    /// Starts nodes with a log and leases, and waits until each of them grants.
     pub(crate) fn start_leased(home: &Home, count: usize, timing: &str) -> Self {
         let data = |id: usize| home.0.join(format!("data-{id}"));
         let cluster = wait_for("a cluster", || {
@@ -65,7 +66,7 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until somebody gets in at that node.
+    /// Waits until that node grants a permit.
     pub(crate) fn until_grants(&self, home: &Home, id: usize) {
         let words = [
             "run",
@@ -83,8 +84,7 @@ impl Cluster {
     }
 
     fn start_with(home: &Home, count: usize, more: impl Fn(usize) -> String) -> Self {
-        // Another program may take a port between our look and the node's start: then others are
-        // tried.
+        // Another program may take a port after we have checked it: then other ports are tried.
         let crash_stop = |id| format!("faults = \"crash-stop\"\n{}", more(id));
         wait_for("a cluster", || Self::try_start(&home.0, count, crash_stop))
     }
@@ -119,12 +119,12 @@ impl Cluster {
         self.folder.join(format!("node-{id}.toml"))
     }
 
-    /// Starts a node, and waits until it serves; none if it has ended instead.
+    /// Starts a node and waits until it serves; none if it exits instead.
     fn spawn(&self, id: usize) -> Option<Process> {
         start_node(&self.config(id), &self.folder.join(format!("node-{id}.log")))
     }
 
-    /// Waits until that node hears all others.
+    /// Waits until that node is connected to all others.
     pub(crate) fn until_met(&self, id: usize) {
         block_on(async {
             let mut seen = Box::pin(Status::watch(&self.api[id], None).await.unwrap());
@@ -142,7 +142,7 @@ impl Cluster {
         self.nodes[id] = None;
     }
 
-    /// SIGTERM, and waits for its end.
+    /// SIGTERM; waits until the node has exited.
     pub(crate) fn stop(&mut self, id: usize) {
         let node = self.nodes[id].as_mut().expect("it runs");
         node.send(Signal::TERM);
@@ -150,12 +150,12 @@ impl Cluster {
         self.nodes[id] = None;
     }
 
-    /// A node that was killed or stopped starts again, with the same configuration.
+    /// Restarts a killed or stopped node with the same configuration.
     pub(crate) fn start_again(&mut self, id: usize) {
         self.nodes[id] = Some(wait_for("the node to serve again", || self.spawn(id)));
     }
 
-    /// What a node has written to its standard error, in all its incarnations.
+    /// The standard error of a node, in all its incarnations.
     pub(crate) fn log(&self, id: usize) -> String {
         fs::read_to_string(self.folder.join(format!("node-{id}.log"))).unwrap_or_default()
     }
@@ -179,7 +179,7 @@ impl Cluster {
     }
 }
 
-/// Starts a node with a configuration, and waits until it serves; none if it has ended instead.
+/// Starts a node with a configuration and waits until it serves; none if it exits instead.
 pub(crate) fn start_node(config: &Path, log: &Path) -> Option<Process> {
     let log = File::options().create(true).append(true).open(log).unwrap();
     let mut command = Command::new(KGATE);
@@ -196,7 +196,7 @@ pub(crate) fn start_node(config: &Path, log: &Path) -> Option<Process> {
     line.contains("api").then_some(node)
 }
 
-/// Addresses that nobody uses now: all are taken at once, so that they differ, and then let go.
+/// Free addresses: all are bound at the same time, so that they differ, and then released.
 pub(crate) fn free_ports(count: usize) -> Vec<String> {
     let bound: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();

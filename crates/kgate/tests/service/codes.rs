@@ -1,4 +1,4 @@
-//! Each exit code of `kgate run` (DESIGN section 7), and what it says, at a real node of a cluster.
+//! Each exit code of `kgate run` (DESIGN section 7) and its message, at a real node of a cluster.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,16 +7,16 @@ use rustix::process::Signal;
 
 use crate::book::Book;
 use crate::cluster::Cluster;
-use crate::scene::{Home, Process, text, until, until_waiting};
+use crate::fixture::{Home, Process, text, until, until_waiting};
 
 fn said(mut command: Command, words: &[&str]) -> (Option<i32>, String) {
     let output = command.args(words).output().unwrap();
     (output.status.code(), text(&output.stderr))
 }
 
-/// CMD's own code, and those of kgate: 120 with another if asked for, 122, 123 with both values and
-/// who set the first, 126, 127, 2, and 128 + signal while running and while waiting. (121 is met
-/// wherever somebody is killed.)
+/// The exit code of CMD, and those of kgate: 120 or the one given with -E, 122, 123 with both
+/// values and who set the first, 126, 127, 2, and 128 + signal while running and while waiting.
+/// (The tests that kill a process check 121.)
 #[test]
 fn every_code() {
     let home = Home::new("every-code");
@@ -58,9 +58,9 @@ fn every_code() {
     assert_eq!(book.check(1).len(), 1);
 }
 
-/// LEASES section 1: a node with short leases says itself how long a kill takes. The usual grace
-/// shrinks to what fits; one that was asked for and is too long is refused with the longest that is
-/// not, which is taken.
+/// LEASES section 1: a node with short leases tells `kgate run` its kill time. The default grace
+/// period shrinks to what fits; an explicit one that is too long is refused with the longest value
+/// that fits, and that value is accepted.
 #[test]
 fn a_grace_for_short_leases() {
     let home = Home::new("short-leases");
@@ -71,12 +71,12 @@ fn a_grace_for_short_leases() {
     };
     let (code, text) = at(&["--grace", "221ms"]);
     assert!(code == Some(2) && text.contains("--grace 220ms or less"), "{code:?} {text}");
-    // On a busy machine its short lease may be over before anything begins.
+    // On a busy machine a short lease may expire before the command starts.
     until("the usual grace fits", || at(&[]).0 == Some(0));
     until("the longest grace fits", || at(&["--grace", "220ms"]).0 == Some(0));
 }
 
-/// One more than may wait at a gate of a node is turned away with the number, and the others are
+/// A request beyond the limit of waiting requests is refused with the limit, and the others are
 /// served.
 #[test]
 fn a_full_queue() {
@@ -98,8 +98,8 @@ fn a_full_queue() {
     assert_eq!(book.check(1).len(), 3);
 }
 
-/// Two configurations that say different things of one gate: 123 with both values and both nodes. A
-/// gate that is in none, where clients make none: 2, with those that there are.
+/// Two configurations that differ in one gate: exit code 123 with both values and both nodes. An
+/// unknown gate, where clients may not create gates: exit code 2 with the existing ones.
 #[test]
 fn gates_of_the_configuration() {
     let home = Home::new("configured");
@@ -116,8 +116,8 @@ fn gates_of_the_configuration() {
     );
 }
 
-/// A node that cannot start says why: 125 where its port is taken, 2 where its configuration cannot
-/// be read, or cannot be, whoever notices that.
+/// A node that cannot start says why: 125 if its port is in use, 2 if its configuration cannot be
+/// read or is not valid, whether the parser or a later check finds that.
 #[test]
 fn of_a_node() {
     let home = Home::new("node-codes");
@@ -143,10 +143,15 @@ fn of_a_node() {
     );
     let alone = "id = 0\nnodes = [\"127.0.0.1:0\"]\n";
     for (config, why) in [
-        ("id = 1\nnodes = [\"127.0.0.1:0\"]\n".to_owned(), "id = 1 is no place"),
+        ("id = 1\nnodes = [\"127.0.0.1:0\"]\n".to_owned(), "id = 1 is not in the list"),
         (format!("{alone}[[gate]]\nname = \"gpu\"\nk = 0\n"), "between 1 and 65536"),
         (format!("{alone}api = \"https://127.0.0.1:0\"\n"), "tls"),
-        ("id = 0\nnodes = [\"127.0.0.1:0\", \"192.0.2.1:1\"]\napi = \"127.0.0.1:0\"\nfaults = \"crash-stop\"\n".into(), "plain"),
+        (
+            "id = 0\nnodes = [\"127.0.0.1:0\", \"192.0.2.1:1\"]\napi = \"127.0.0.1:0\"\n\
+             faults = \"crash-stop\"\n"
+                .into(),
+            "plain",
+        ),
     ] {
         let (code, text) = node(&config);
         assert!(code == Some(2) && text.contains(why), "{code:?} {text}");

@@ -1,13 +1,13 @@
-//! More want in than may, at the nodes of one cluster.
+//! More clients than slots, at the nodes of one cluster.
 
 use std::process::Stdio;
 
 use crate::book::Book;
 use crate::cluster::{Cluster, QUICK};
-use crate::scene::{Home, Process, until, until_gate, until_waiting};
+use crate::fixture::{Home, Process, until, until_gate, until_waiting};
 
-/// k = 2 and three `kgate run` at three nodes: two are inside, the third waits, and is in when one
-/// comes out; whoever holds is shown at every node.
+/// k = 2 and three `kgate run` at three nodes: two hold, the third waits and is granted when one of
+/// them releases. Every node shows the holders.
 #[test]
 fn one_more_than_k() {
     let home = Home::new("one-more");
@@ -32,7 +32,8 @@ fn one_more_than_k() {
     assert_eq!(entries[2].slot, entries[0].slot, "{entries:?}");
 }
 
-/// Many at all nodes of a cluster: never more than k inside, sometimes k, and all are served.
+/// Many commands at all nodes of a cluster: never more than k hold, sometimes k do, and all are
+/// granted.
 #[test]
 fn many_at_all_nodes() {
     let home = Home::new("crowd");
@@ -40,9 +41,11 @@ fn many_at_all_nodes() {
     let cluster = Cluster::start(&home, 3, QUICK);
     let run = |number: usize| {
         let command = cluster.run(&home, number % 3, "gpu", 2);
-        // Two meet inside, or the second of a pair would wait for ever: sometimes k.
+        // Both of a pair must be inside at once, or one waits for ever: this shows that k hold
+        // sometimes.
         let meet = format!(
-            "touch {0}/here-{number}; while [ $(ls {0} | grep -c here) -lt 2 ]; do sleep 0.01; done",
+            "touch {0}/here-{number}; while [ $(ls {0} | grep -c here) -lt 2 ]; do sleep 0.01; \
+             done",
             book.folder().display()
         );
         Process::start(&mut book.inside(command, &number.to_string(), &meet))

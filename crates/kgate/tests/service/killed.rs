@@ -1,5 +1,5 @@
-//! kill -9: of clients, of parts of `kgate run`, of nodes. A slot is free when nobody can use it
-//! any more, not before, and then the next one has it.
+//! kill -9 of clients, of parts of `kgate run`, and of nodes. A slot is free only when no process
+//! can use it any more, and then the next client gets it.
 
 use std::fs;
 use std::process::Stdio;
@@ -11,11 +11,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::book::Book;
 use crate::client::{ApiClient, make_gate, next};
 use crate::cluster::{Cluster, LEASE, QUICK, RENEWAL};
-use crate::scene::{Home, Process, expect_gone, family, text, until_gate, until_waiting};
+use crate::fixture::{Home, Process, expect_gone, family, text, until_gate, until_waiting};
 
-/// All of `kgate run` at once, so that nobody is left who could give the permit back, and a client
-/// of the API: each session is over only when its time has passed, though its stream has ended long
-/// before, and then the next one gets in.
+/// All processes of `kgate run` at once, so that none is left to release the permit, and a client
+/// of the API: each session ends only when it expires, although its stream ended long before, and
+/// then the next client gets the slot.
 #[test]
 fn whole_clients() {
     let home = Home::new("clients");
@@ -25,12 +25,12 @@ fn whole_clients() {
         make_gate(&home, &cluster.api[0], gate, 1);
         kill(&cluster, &book);
         let killed = LeaseInstant::now();
-        // Its node has noticed the end of the stream, and freed nothing.
+        // The node has noticed the end of the stream, and has freed nothing.
         until_gate(&cluster.api[0], gate, |gate| {
             gate.holders().all(|holder| holder.is_disconnected())
         });
         let granted = next(&cluster.api[1], gate, &book, "next");
-        // It was told at its last renewal that it counts for so long.
+        // The validity in the answer to its last renewal.
         let earliest = killed + (LEASE - RENEWAL).mul_f32(0.9);
         assert!(granted > earliest, "{gate}: freed when the stream ended");
         let names: Vec<String> = book.check(1).into_iter().map(|entry| entry.name).collect();
@@ -55,8 +55,7 @@ fn whole_clients() {
     });
 }
 
-/// The front of `kgate run`: the guard stops what CMD has started, and gives the permit back at
-/// once.
+/// The front of `kgate run`: the guard stops the processes of CMD and releases the permit at once.
 #[test]
 fn the_front_of_a_run() {
     let home = Home::new("front");
@@ -70,13 +69,14 @@ fn the_front_of_a_run() {
     let members = family(run.guard());
     run.send(Signal::KILL);
     assert_eq!(run.code(), None);
-    // A minute is longer than the patience of these tests: it was given back.
+    // The lease lasts a minute, longer than these tests wait: the permit was released.
     next(&cluster.api[1], "gpu", &book, "next");
     expect_gone(&members);
     assert_eq!(book.check(1).len(), 2);
 }
 
-/// The guard of `kgate run`: the front ends what is left, and gives the permit back in its place.
+/// The guard of `kgate run`: the front stops the remaining processes and releases the permit in its
+/// place.
 #[test]
 fn the_guard_of_a_run() {
     let home = Home::new("guard");
@@ -92,8 +92,8 @@ fn the_guard_of_a_run() {
     assert_eq!(book.check(1).len(), 2);
 }
 
-/// The holder of `kgate acquire`: `kgate release` says so with 121, and the permit is free; one
-/// that is alive is released with 0. Its token is shown to nobody.
+/// The holder of `kgate acquire`: if it was killed, `kgate release` exits with 121 and the permit
+/// is free; if it is alive, with 0. Its token is shown to no client.
 #[test]
 fn the_holder_of_a_script() {
     let home = Home::new("script");
@@ -119,7 +119,7 @@ fn the_holder_of_a_script() {
     assert_eq!(home.code(&["release", &token]), Some(121));
 }
 
-/// The process that is `kgate hold` for this one.
+/// The `kgate hold` process started by this one.
 fn pid_of_holder(gate: &str) -> i32 {
     let asker = format!("kgate acquire {gate} (for {} ", std::process::id());
     let holds = |pid: &i32| {
@@ -134,18 +134,19 @@ fn pid_of_holder(gate: &str) -> i32 {
     processes.into_iter().find(holds).expect("the holder")
 }
 
-/// A node whose client waits, then one whose client holds: the first run ends with 122, the second
-/// with 121 and with all of its descendants, one of them in a session of its own, dead before the
-/// next one is in, at the node that is left.
+/// A node whose client waits, then one whose client holds: the first command exits with 122, the
+/// second with 121. All descendants of the second, one of them in another session, are dead before
+/// the remaining node grants the slot to the next client.
 #[test]
 fn nodes_of_waiters_and_holders() {
     let home = Home::new("nodes");
     let book = Book::new(&home, "gpu");
     let mut cluster = Cluster::start(&home, 3, QUICK);
-    // None of them ends when it is asked to.
-    let stubborn = "trap '' TERM; sleep 1000 & setsid sh -c \"trap '' TERM; sleep 1000 & sleep 1000\" & sleep 1000";
+    // All of them ignore SIGTERM.
+    let stubborn = "trap '' TERM; sleep 1000 & setsid sh -c \"trap '' TERM; sleep 1000 & sleep \
+                    1000\" & sleep 1000";
     let mut held = book.hold(cluster.run(&home, 0, "gpu", 1), "first", stubborn);
-    let members = crate::scene::wait_for("all of them", || {
+    let members = crate::fixture::wait_for("all of them", || {
         Some(family(held.guard())).filter(|all| all.len() >= 6)
     });
     let waits = |node: usize, name: &str| {
@@ -166,7 +167,7 @@ fn nodes_of_waiters_and_holders() {
     assert_eq!(lucky.output().0, Some(0));
     let names: Vec<String> = book.check(1).into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["first", "lucky"]);
-    // The one that is left alone goes on.
+    // The remaining node continues.
     assert_eq!(
         cluster.run(&home, 2, "gpu", 1).args(["--", "true"]).status().unwrap().code(),
         Some(0)

@@ -1,9 +1,9 @@
-//! The whole service with real processes: nodes, `kgate run`, clients of the API, and what becomes
-//! of them when somebody is killed, frozen, started again or talks nonsense.
+//! The whole service with real processes: nodes, `kgate run` and clients of the API, some of which
+//! are killed, stopped, restarted, or receive malformed input.
 //!
-//! Every run in which permits are granted is checked by a book (`book.rs`): whoever goes in locks a
-//! file of its slot, so that a second one inside, or one who comes in before the last descendant of
-//! the one before is dead, finds the lock taken.
+//! Every run in which permits are granted is checked by a book (`book.rs`): each holder locks a
+//! file of its slot. A second holder, or one that enters before the last descendant of its
+//! predecessor is dead, finds the lock taken.
 
 mod alone;
 mod book;
@@ -11,14 +11,18 @@ mod client;
 mod cluster;
 mod codes;
 mod contend;
+mod familiar;
+mod fixture;
 mod frozen;
 mod held;
+mod hostile;
 mod killed;
+mod nested;
 mod operators;
 mod outages;
 mod restarts;
 mod rolling;
-mod scene;
+mod scripts;
 mod secure;
-mod strangers;
+mod terminal;
 mod waiters;

@@ -1,12 +1,12 @@
-//! What operators do from the command line: one node with a folder, another that joins it, another
-//! k, an eviction.
+//! Operations from the command line: a node with a folder, a second one that joins, a change of k,
+//! an eviction.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::scene::{Home, Process, text, until, wait_for};
+use crate::fixture::{Home, Process, text, until, wait_for};
 
-/// Starts a node and waits for its line: where clients ask.
+/// Starts a node and returns its address for clients.
 fn start(home: &Home, name: &str, place: &str) -> (Process, String) {
     let config = home.0.join(format!("{name}.toml"));
     let data = home.0.join(name);
@@ -26,8 +26,8 @@ fn free_port() -> String {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// DESIGN section 7, with the real binary: list, add and join, set, evict, remove, and what each
-/// says and exits with.
+/// DESIGN section 7 with the real binary: list, add and join, set, evict, remove; their messages
+/// and exit codes.
 #[test]
 fn a_cluster_grows_and_shrinks() {
     let home = Home::new("operators");

@@ -1,6 +1,6 @@
-//! Clusters with a log and leases, some of whose nodes are killed: too many of them, and every
-//! holder stops in time and every request is refused with the reason; few enough, and the others go
-//! on. When they are back, so is everything.
+//! Clusters with a log and leases, some of whose nodes are killed. Without a quorum, every holder
+//! stops in time and every request is refused with the reason. With a quorum, the others continue.
+//! When the nodes are back, all of them grant again.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use kgate_client::LeaseInstant;
 
 use crate::book::Book;
 use crate::cluster::{Cluster, LEASED, TIMING};
-use crate::scene::{Home, Process, expect_gone, family, until, until_waiting};
+use crate::fixture::{Home, Process, expect_gone, family, until, until_waiting};
 
-/// Ends by SIGKILL only, and has a child in another session.
+/// Ends only by SIGKILL, and has a child in another session.
 const STUBBORN: &str = "trap '' TERM; setsid sleep 1000 &";
-/// So much later than it happened a busy machine may let us see it.
+/// The longest delay with which a test on a busy machine may notice an event.
 const SEEN_LATER: Duration = Duration::from_secs(5);
 
-/// Docs, LEASES: of two voters one is no quorum.
+/// LEASES: one of two voters is no quorum.
 #[test]
 fn one_of_two() {
     without_a_quorum("one-of-two", 2, &[1]);
 }
 
-/// Of three voters one is no quorum; whoever asks at it waits for nobody.
+/// One of three voters is no quorum: requests at it are refused instead of queued.
 #[test]
 fn two_of_three() {
     without_a_quorum("two-of-three", 3, &[2, 1]);
 }
 
-/// Node 0 stays, the others are killed: its holder is stopped in time, new requests exit with 122
-/// and say why, and all nodes let people in again when the others are back.
+/// Node 0 keeps running, the others are killed: its holder is stopped in time, new requests exit
+/// with 122 and a reason, and all nodes grant again when the others are back.
 fn without_a_quorum(name: &str, nodes: usize, killed: &[usize]) {
     let home = Home::new(name);
     let book = Book::new(&home, "gpu");
-    // Of two nodes only one votes unless it is asked for.
+    // Of two nodes only one votes by default.
     let mut cluster = Cluster::start_leased(&home, nodes, &format!("voters = {nodes}\n{TIMING}"));
     let mut held = book.hold(cluster.run(&home, 0, "gpu", 1), "first", STUBBORN);
     let members = family(held.guard());
@@ -41,7 +41,7 @@ fn without_a_quorum(name: &str, nodes: usize, killed: &[usize]) {
         cluster.kill(*node);
     }
     let alone = LeaseInstant::now();
-    // The guard itself first gives the permit back.
+    // The guard releases the permit first.
     expect_gone(&members[1..]);
     let lasted = LeaseInstant::now().after(alone);
     assert!(lasted < LEASED + SEEN_LATER, "it ran for {lasted:?} without a quorum");
@@ -62,9 +62,9 @@ fn without_a_quorum(name: &str, nodes: usize, killed: &[usize]) {
     assert!(book.check(1).len() > nodes);
 }
 
-/// Each of three nodes in turn is killed while it has the holder and the others have waiters: the
-/// holder is dead before they get in, and they do get in. Then it comes back as another
-/// incarnation, and has the next holder but two.
+/// Each of three nodes in turn is killed while it has the holder and the others have waiting
+/// requests: the holder is dead before one of them is granted. Then the node returns as another
+/// incarnation, and later has a holder again.
 #[test]
 fn each_of_three() {
     let home = Home::new("each-of-three");

@@ -1,5 +1,5 @@
-//! Nodes that are killed and start again with what they had stored: taken back where the protocol
-//! can tolerate it, refused with the reason where it cannot.
+//! Nodes that are killed and restarted with their stored data: readmitted where the protocol
+//! tolerates that, refused with the reason where it does not.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use kgate_client::{Client, Error};
 
 use crate::book::Book;
 use crate::cluster::{Cluster, QUICK};
-use crate::scene::{Home, Process, block_on, until, until_waiting};
+use crate::fixture::{Home, Process, block_on, until, until_waiting};
 
-/// A gate whose nodes may come back.
+/// A gate whose nodes may return after a crash.
 const TREE_TOKEN: &str =
     "new_gates = false\n[[gate]]\nname = \"gpu\"\nk = 1\nprotocol = \"tree-token\"\n";
 
-/// Every node in turn is killed and started again while clients of all of them ask, hold and give
-/// back, and come again when they are cut off: never two inside, and everybody is served to the
-/// end.
+/// Every node in turn is killed and restarted while clients of all nodes acquire, hold and release,
+/// and reconnect when they are cut off: never two holders, and every client is served.
 #[test]
 fn each_in_turn_under_load() {
     let home = Home::new("in-turn");
@@ -61,7 +60,7 @@ fn each_in_turn_under_load() {
 
 struct Load {
     over: AtomicBool,
-    /// How often each client went in.
+    /// The number of grants per client.
     entered: Vec<AtomicU32>,
 }
 
@@ -69,13 +68,13 @@ impl Load {
     async fn contend(self: Arc<Self>, client: usize, api: String, book: Book) {
         while !self.over.load(Ordering::Relaxed) {
             if self.go_in(client, &api, &book).await.is_err() {
-                // Its node is not there: a moment later it may be.
+                // Its node is down and may be back a moment later.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
     }
 
-    /// In and out with one session, until the node is gone or all is over.
+    /// Acquires and releases with one session, until the node is gone or the test is over.
     async fn go_in(&self, client: usize, api: &str, book: &Book) -> Result<(), Error> {
         let session = Client::connect(api).await?;
         while !self.over.load(Ordering::Relaxed) {
@@ -93,14 +92,14 @@ impl Load {
     }
 }
 
-/// A holder outlives its node's crash by as much as it was promised: the node starts again at once,
-/// and yet nobody gets in before that holder is dead.
+/// A holder outlives the crash of its node by the validity that it was given: the node restarts at
+/// once, and yet no permit is granted before that holder is dead.
 #[test]
 fn a_holder_of_the_former_incarnation() {
     let home = Home::new("earlier-incarnation");
     let book = Book::new(&home, "gpu");
     let mut cluster = Cluster::start(&home, 3, &format!("{QUICK}{TREE_TOKEN}"));
-    // CMD is alive as long as it can.
+    // CMD survives as long as it can.
     let mut held = book.hold(cluster.run(&home, 0, "gpu", 1), "first", "trap '' TERM");
     let next = |node: usize, name: &str| {
         Process::start(
@@ -116,8 +115,8 @@ fn a_holder_of_the_former_incarnation() {
     assert_eq!(book.check(1).len(), 3);
 }
 
-/// A node of `slots` that starts again is refused by all others, says so and stops; they go on when
-/// they hold its earlier incarnation for crashed and its clients are gone.
+/// A restarted node of `slots` is refused by all others, logs that and stops; the others continue
+/// when they have declared its earlier incarnation dead and its clients have certainly stopped.
 #[test]
 fn slots_take_nobody_back() {
     let home = Home::new("refused");
@@ -128,7 +127,8 @@ fn slots_take_nobody_back() {
     until_waiting(&cluster.api[2], "gpu", 1);
     cluster.kill(0);
     cluster.start_again(0);
-    let text = "was incarnation 1 and has restarted as incarnation 2: with fixed nodes a restarted node cannot take part again";
+    let text = "was incarnation 1 and has restarted as incarnation 2: with fixed nodes a restarted \
+                node cannot take part again";
     for node in 0..3 {
         until(&format!("node {node} says why"), || cluster.log(node).contains(text));
     }
@@ -137,8 +137,8 @@ fn slots_take_nobody_back() {
     assert_eq!(book.check(1).len(), 2);
 }
 
-/// Nobody is taken back who had no place to store what it must know, though its protocol could
-/// tolerate it: a token that it has forgotten would be made twice.
+/// A node without storage for its protocol's state is not readmitted, even if the protocol
+/// tolerates recoveries: a forgotten token would be created twice.
 #[test]
 fn nobody_without_a_memory() {
     let home = Home::new("forgetful");
@@ -151,8 +151,8 @@ fn nobody_without_a_memory() {
     assert_eq!(book.check(1).len(), 1);
 }
 
-/// All nodes are killed and started anew while somebody holds a permit of the former cluster: it is
-/// dead before anybody gets in.
+/// All nodes are killed and restarted without their data while a client holds a permit of the
+/// former cluster: its command is dead before any permit is granted.
 #[test]
 fn a_holder_of_the_former_cluster() {
     let home = Home::new("former-cluster");
@@ -169,6 +169,6 @@ fn a_holder_of_the_former_cluster() {
     let mut next = book.inside(cluster.run(&home, 0, "gpu", 1), "next", "");
     assert_eq!(next.status().unwrap().code(), Some(0));
     assert_eq!(held.code(), Some(121));
-    // Fences begin anew with a cluster, as long as no view of it is agreed.
+    // Fences start again with a new cluster, as long as it has no agreed view.
     assert_eq!(book.check_locks(1).len(), 6);
 }

@@ -1,5 +1,5 @@
-//! R1: five nodes are stopped and started again, one after the other, under load. To the others
-//! that is a pause, and to clients it is nothing: no request fails, no permit is lost.
+//! R1: five nodes are stopped and restarted, one after the other, under load. Other nodes see a
+//! pause, clients see nothing: no request fails, and no permit is lost.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -12,14 +12,15 @@ use kgate_client::Client;
 use crate::book::Book;
 use crate::client::make_gate;
 use crate::cluster::Cluster;
-use crate::scene::{Home, Process, until, until_waiting};
+use crate::fixture::{Home, Process, until, until_waiting};
 
 const NODES: usize = 5;
-/// A restart may take so long that even a very busy machine keeps it.
-const PATIENT: &str = "[timing]\nlease = \"20s\"\nnode_ping = \"200ms\"\nsession_ping = \"200ms\"\nsuspect_after = \"15s\"\n";
+/// The lease is so long that a restart keeps it even on a very busy machine.
+const PATIENT: &str = "[timing]\nlease = \"20s\"\nnode_ping = \"200ms\"\nsession_ping = \"200ms\"\n\
+                       suspect_after = \"15s\"\n";
 
-/// At every node somebody holds a permit by `kgate run` all the while, somebody waits for it all
-/// the while, and two sessions of the API go in and out of another gate.
+/// At every node one `kgate run` holds a permit, another waits for it, and two sessions of the API
+/// acquire and release at another gate, all the time.
 #[test]
 fn nobody_notices() {
     let home = Home::new("rolling");
@@ -43,7 +44,7 @@ fn nobody_notices() {
         let before = load.entered();
         let more = |(now, before): (u32, u32)| now > before + 1;
         until(why, || sessions.is_finished() || load.entered().into_iter().zip(before).all(more));
-        // Then somebody could not go on, and the reason is told below.
+        // A client failed; the reason is printed below.
         !sessions.is_finished()
     };
     let went_on = all_went_in("everybody is served at first")
@@ -67,7 +68,7 @@ fn nobody_notices() {
     assert!(short.check(2).len() >= 2 * NODES * 2 * (NODES + 1));
 }
 
-/// Sessions that go in and out, two at each node.
+/// Two sessions per node that acquire and release.
 #[derive(Default)]
 struct Load {
     over: AtomicBool,
@@ -75,12 +76,12 @@ struct Load {
 }
 
 impl Load {
-    /// How often each went in.
+    /// The number of grants per session.
     fn entered(&self) -> [u32; 2 * NODES] {
         self.entered.each_ref().map(|entered| entered.load(Ordering::Relaxed))
     }
 
-    /// Until all is over, or somebody cannot go on: why.
+    /// Runs until the end, or until a client fails; returns the reason.
     fn run(self: Arc<Self>, apis: &[String], book: &Book) -> Result<(), String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -108,7 +109,8 @@ impl Load {
             let inside = book.enter(&permit, &client.to_string());
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
-                why = permit.lost() => return Err(format!("client {client} at {api} has lost its permit: {why}")),
+                why = permit.lost() => return Err(format!("client {client} at {api} has lost its \
+                                                           permit: {why}")),
             }
             drop(inside);
             permit.release().await.unwrap();

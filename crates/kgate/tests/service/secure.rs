@@ -1,5 +1,4 @@
-//! `kgate run` at a node that is asked by TLS: certificates of `kgate certs`, a list of who may
-//! what, and a guard that is killed.
+//! `kgate run` over TLS: certificates of `kgate certs`, authorisation, and a killed guard.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,10 +7,10 @@ use rustix::process::{Signal, kill_process};
 
 use crate::book::Book;
 use crate::cluster::{free_ports, start_node};
-use crate::scene::{Home, Process, expect_gone, family, text, wait_for};
+use crate::fixture::{Home, Process, expect_gone, family, text, wait_for};
 
-/// A node that only clients with certificates may ask, for which `ci-..` may acquire gates of
-/// `build/`, and files for the clients ci-1, eve and, of another authority, ci-2.
+/// A node for clients with certificates only, at which `ci-..` may acquire gates of `build/`, and
+/// files for the clients ci-1, eve and (of another authority) ci-2.
 struct Secure {
     home: Home,
     address: String,
@@ -33,8 +32,10 @@ impl Secure {
         let (address, node) = wait_for("a node", || {
             let address = format!("https://{}", free_ports(1)[0]);
             let text = format!(
-                "cluster = \"farm\"\nid = 0\nnodes = [\"127.0.0.1:0\"]\napi = {address:?}\nlease_ms = 600000\n\
-                 [tls]\ncertificate = \"certs/node-0.pem\"\nkey = \"certs/node-0.key\"\nauthority = \"certs/ca.pem\"\n\
+                "cluster = \"farm\"\nid = 0\nnodes = [\"127.0.0.1:0\"]\napi = {address:?}\n\
+                 lease_ms = 600000\n\
+                 [tls]\ncertificate = \"certs/node-0.pem\"\nkey = \"certs/node-0.key\"\n\
+                 authority = \"certs/ca.pem\"\n\
                  [[allow]]\nclient = \"ci-*\"\ngates = [\"build/\"]\n"
             );
             fs::write(&config, text.replace("\"certs/", &format!("\"{}/certs/", home.0.display())))
@@ -44,7 +45,7 @@ impl Secure {
         Self { home, address, _node: node }
     }
 
-    /// `kgate WORD GATE` with the certificate of that client; relative paths, as people write them.
+    /// `kgate WORD GATE` with the certificate of that client; relative paths, as users write them.
     fn ask(&self, words: &[&str], folder: &str, client: &str) -> Command {
         let mut command = self.home.kgate(words);
         let file = |kind: &str| format!("{folder}/client-{client}.{kind}");
@@ -53,7 +54,7 @@ impl Secure {
         command
     }
 
-    /// Its code, and what it said.
+    /// The exit code and standard error.
     fn said(&self, mut command: Command) -> (Option<i32>, String) {
         let output = command.args(["--", "echo", "inside"]).output().unwrap();
         assert_eq!(output.status.code() == Some(0), text(&output.stdout) == "inside");
@@ -61,8 +62,9 @@ impl Secure {
     }
 }
 
-/// Who may gets in; who may not gets 125 and what it would need; who is not known, or knows another
-/// node, gets 122 and why; flags may come from the environment.
+/// An authorised client is granted. An unauthorised one gets 125 and the missing right. An unknown
+/// client, or one that trusts another authority, gets 122 and the reason. Flags may come from the
+/// environment.
 #[test]
 fn who_gets_in() {
     let secure = Secure::start("secure");
@@ -101,8 +103,8 @@ fn who_gets_in() {
     assert!(status("ci-1").contains("build/linux") && !status("eve").contains("build/linux"));
 }
 
-/// The guard of a run is killed: the front gives the permit back in its place, with the same
-/// certificate; so does the holder of a script.
+/// The guard is killed: the front releases the permit in its place, with the same certificate. The
+/// holder of `kgate acquire` does so, too.
 #[test]
 fn what_is_left_behind_is_given_back() {
     let secure = Secure::start("secure-killed");
@@ -113,7 +115,7 @@ fn what_is_left_behind_is_given_back() {
     let members = family(held.guard());
     kill_process(held.guard(), Signal::KILL).unwrap();
     assert_eq!(held.code(), Some(121));
-    // The lease of ten minutes is longer than the wait: it was given back.
+    // The lease lasts ten minutes, longer than the wait: the permit was released.
     let mut next = book.inside(secure.ask(&run, "certs", "ci-1"), "next", "true");
     assert!(next.stdout(Stdio::null()).status().unwrap().success());
     expect_gone(&members);

@@ -1,16 +1,16 @@
-//! Very many who wait at one node.
+//! Very many waiting requests at one node.
 
 use kgate_client::Client;
 
 use crate::book::Book;
 use crate::cluster::Cluster;
-use crate::scene::{Home, block_on, looks_so};
+use crate::fixture::{Home, block_on, looks_so};
 
 const WAITERS: usize = 10_000;
 const SESSIONS: usize = 4;
 
-/// Ten thousand of four sessions wait at one node, and all are seen; a third of them goes away and
-/// the others are served, in a time that has a bound, and nobody is left.
+/// Ten thousand requests of four sessions wait at one node, and its status shows all. A third of
+/// them is cancelled and the others are served within a bound; none is left.
 #[test]
 fn ten_thousand() {
     let home = Home::new("waiters");
@@ -37,7 +37,7 @@ fn ten_thousand() {
         let (gone, served): (Vec<_>, Vec<_>) =
             (0..).zip(waiting).partition(|(number, _)| number % 3 == 0);
         let (gone, served) = (gone.into_iter(), Vec::from_iter(served));
-        // Dropped, a request is taken back.
+        // Dropping a request cancels it.
         gone.for_each(|(_, waits)| waits.abort());
         looks_so(api, "gpu", |gate| gate.waiting().len() == served.len()).await;
         assert_eq!(book.entries().len(), 0);

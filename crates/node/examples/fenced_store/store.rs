@@ -1,12 +1,13 @@
-//! A store that asks for a fence with everything that is put into it.
+//! A store that requires a fence with every write.
 //!
 //! ```text
-//! PUT /NAME   with the headers kgate-gate, kgate-slots (0,2) and kgate-fence (32 hexadecimal digits): 204, or 409 if the permit is over
-//! GET /NAME   what was put there last
+//! PUT /NAME   with the headers kgate-gate, kgate-slots (0,2) and kgate-fence (32 hexadecimal
+//!             digits): 204, or 409 if the permit has ended
+//! GET /NAME   the last value written
 //! ```
 //!
-//! The greatest fences are in a file of their own, which is on disk before anything is put: a store
-//! that forgets them is no guard.
+//! The greatest fences are in a file of their own, which is on disk before the value is written: a
+//! store that forgets them protects nothing.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -99,7 +100,7 @@ fn check_name(name: &str) -> Result<(), (StatusCode, String)> {
     let fine = !name.is_empty()
         && name.len() <= 100
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    let text = "a name has 1 to 100 letters, digits and dashes\n";
+    let text = "invalid name: use 1 to 100 letters, digits and dashes\n";
     if fine { Ok(()) } else { Err((StatusCode::BAD_REQUEST, text.into())) }
 }
 
@@ -110,7 +111,8 @@ async fn write(
     bytes: Bytes,
 ) -> Result<StatusCode, (StatusCode, String)> {
     check_name(&name)?;
-    let needed = "show your permit: the headers kgate-gate, kgate-slots and kgate-fence, from KGATE_GATE, KGATE_SLOTS and KGATE_FENCE\n";
+    let needed = "no permit given: send the headers kgate-gate, kgate-slots and kgate-fence with \
+                  the values of KGATE_GATE, KGATE_SLOTS and KGATE_FENCE\n";
     let permit = Shown::read(&headers).ok_or((StatusCode::BAD_REQUEST, needed.to_owned()))?;
     let put = tokio::task::spawn_blocking(move || store.put(&name, &permit, &bytes)).await;
     put.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")))?

@@ -13,34 +13,33 @@ const GUARDED: &str = "slots";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Faults {
-    /// Delays, cuts, pauses, crashes and restarts: an agreed log says who takes part, and nobody
-    /// grants without a lease (LEASES).
+    /// Delays, partitions, pauses, crashes and restarts: an agreed log defines the membership, and
+    /// no node grants without a lease (LEASES).
     Lease,
     /// Crashes only, as in the papers: a silent node counts as dead. Unsafe where a network may
     /// partition.
     CrashStop,
 }
 
-/// Who votes: the first so many nodes of the list, or those with these ids.
+/// The nodes that vote.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum VotersConfig {
-    /// So many.
+    /// The first so many nodes of the list.
     Count(u32),
-    /// These.
+    /// The nodes with these ids.
     List(Vec<u32>),
 }
 
 /// The most voters: each entry of the log goes to all of them.
 const VOTERS_MAX: usize = 7;
-/// As many as there are by default, at most: two may fail.
+/// The most voters by default: two of them may fail.
 const VOTERS_USUAL: usize = 5;
 
 impl Config {
-    /// Which faults this node tolerates: as it says, else leases wherever a restart or another node
-    /// matters.
+    /// The configured mode; by default leases, if the node stores data or has other nodes.
     pub(crate) fn faults(&self) -> Result<Faults, BadConfig> {
-        // Slots that are bound to processes by locks need no time at all (LEASES section 6).
+        // Slots bound to processes by file locks need no clock (LEASES section 6).
         let wants = !self.bound_to_processes()
             && (self.data.is_some() || self.nodes.len() > 1 || self.join.is_some());
         match self.faults {
@@ -55,36 +54,40 @@ impl Config {
         self.slot_files.is_some() || self.lease_ms == 0
     }
 
-    /// What leases need, and what to do where it is missing.
+    /// Checks that the configuration has what leases need.
     fn can_lease(&self) -> Result<(), BadConfig> {
-        let or = "or say faults = \"crash-stop\", which is unsafe where a network may be cut";
+        let or = "or set faults = \"crash-stop\", which is unsafe if the network may partition";
         if self.bound_to_processes() {
             return Err(wrong(
-                "slot_files and lease_ms = 0 bind permits to processes of one machine, which needs no leases: say faults = \"crash-stop\"",
+                "slot_files and lease_ms = 0 bind permits to processes of one machine and need no \
+                 leases: set faults = \"crash-stop\"",
             ));
         }
         if self.data.is_none() {
             return Err(wrong(&format!(
-                "leases need a folder for what must survive a restart: set data = \"/var/lib/kgate\", {or}"
+                "leases need a folder for data that must survive a restart: set \
+                 data = \"/var/lib/kgate\", {or}"
             )));
         }
         if self.lease_ms != lease() {
             return Err(wrong(
-                "lease_ms is for faults = \"crash-stop\": with leases give the length as lease in the table [timing], as in lease = \"4s\"",
+                "lease_ms applies only to faults = \"crash-stop\": with leases set lease in \
+                 [timing], for example lease = \"4s\"",
             ));
         }
         if let Some(gate) = self.gates.iter().find(|gate| gate.protocol != GUARDED) {
             let known = registry::entry(&gate.protocol).map(drop);
             known.map_err(|error| wrong(&format!("gate `{}`: {error}", gate.name)))?;
             return Err(wrong(&format!(
-                "gate `{}` is by {}, and leases guard {GUARDED} only: leave its protocol out, {or}",
+                "gate `{}` uses {}, but leases support {GUARDED} only: omit its protocol, {or}",
                 gate.name, gate.protocol
             )));
         }
         if self.new_gates && self.protocol != GUARDED {
             registry::entry(&self.protocol).map_err(|error| wrong(&error.to_string()))?;
             return Err(wrong(&format!(
-                "clients may make gates by {}, and leases guard {GUARDED} only: leave protocol out, {or}",
+                "clients may create gates that use {}, but leases support {GUARDED} only: omit \
+                 protocol, {or}",
                 self.protocol
             )));
         }
@@ -92,7 +95,7 @@ impl Config {
         self.voters().map(drop)
     }
 
-    /// Who votes, in the order of ids; the greatest odd number of nodes up to five if it does not
+    /// The voters, in the order of ids; the greatest odd number of nodes up to five if it does not
     /// say.
     pub(crate) fn voters(&self) -> Result<Vec<NodeId>, BadConfig> {
         let nodes = self.nodes.len();
@@ -104,7 +107,8 @@ impl Config {
                 let count = usize::try_from(*count).unwrap_or(usize::MAX);
                 if count == 0 || count > nodes.min(VOTERS_MAX) {
                     return Err(wrong(&format!(
-                        "voters = {count}: at least 1 and at most {} of these {nodes} nodes can vote; 3 or 5 is usual",
+                        "voters = {count}: at least 1 and at most {} of these {nodes} nodes can \
+                         vote; 3 or 5 is usual",
                         nodes.min(VOTERS_MAX)
                     )));
                 }
@@ -124,7 +128,8 @@ impl Config {
         }
         if ids.is_empty() || ids.len() > VOTERS_MAX {
             return Err(wrong(&format!(
-                "voters names {} nodes: at least 1 and at most {VOTERS_MAX} can vote; 3 or 5 is usual",
+                "voters names {} nodes: at least 1 and at most {VOTERS_MAX} can vote; 3 or 5 is \
+                 usual",
                 ids.len()
             )));
         }
@@ -136,7 +141,8 @@ impl Config {
         let voters = self.voters().ok()?.len();
         match voters {
             2 => Some(
-                "two voters: if either is lost nothing is granted and holders stop. One voter and one follower tolerate more, three voters tolerate one loss"
+                "two voters: if either fails, nothing is granted and holders stop. One voter and \
+                 one follower tolerate more; three voters tolerate one failure"
                     .into(),
             ),
             even if even > 0 && even % 2 == 0 => Some(format!(
@@ -153,7 +159,7 @@ fn first(count: usize) -> Vec<NodeId> {
 }
 
 fn wrong(text: &str) -> BadConfig {
-    BadConfig::Senseless(text.to_owned())
+    BadConfig::Invalid(text.to_owned())
 }
 
 #[cfg(test)]
@@ -197,14 +203,14 @@ mod tests {
             "{no_data}"
         );
         let gate = "[[gate]]\nname = \"g\"\nk = 1\nprotocol = \"tree-token\"\n";
-        assert!(why(&format!("data = \"d\"\n{gate}")).contains("gate `g` is by tree-token"));
-        // A slip is called one, before anybody is sent to other faults.
+        assert!(why(&format!("data = \"d\"\n{gate}")).contains("gate `g` uses tree-token"));
+        // A misspelt protocol is reported as such, before the hint at crash-stop.
         let slip = why(&format!("data = \"d\"\n{}", gate.replace("tree-token", "nope")));
         assert!(slip.contains("gate `g`: unknown protocol") && !slip.contains("leases"), "{slip}");
         assert!(why("data = \"d\"\nprotocol = \"nope\"").contains("unknown protocol"));
         assert!(
             why("data = \"d\"\nprotocol = \"tree-token\"")
-                .contains("clients may make gates by tree-token")
+                .contains("clients may create gates that use tree-token")
         );
         assert!(why("data = \"d\"\nlease_ms = 900").contains("[timing]"));
         assert!(why("data = \"d\"\nfaults = \"lease\"\nlease_ms = 0").contains("of one machine"));
@@ -212,7 +218,7 @@ mod tests {
         assert!(why("data = \"d\"\n[timing]\nlease = \"1s\"").contains("raise lease"));
     }
 
-    /// The first so many, or those that are named; an odd number by default, and a word about even
+    /// A number of first nodes, or a list; an odd number by default, and a warning about even
     /// ones.
     #[test]
     fn who_votes() {

@@ -26,40 +26,43 @@ impl JoinFrom {
             return self
                 .0
                 .parse()
-                .map_err(|error: BadToken| BadConfig::Senseless(format!("join: {error}")));
+                .map_err(|error: BadToken| BadConfig::Invalid(format!("join: {error}")));
         }
         let path = PathBuf::from(&self.0);
         let unreadable = |error| BadConfig::Unreadable(path.clone(), error);
         if std::fs::metadata(&path).map_err(unreadable)?.len() > FILE_MAX {
-            return Err(BadConfig::Senseless(format!("join: {} is too long for a token", self.0)));
+            return Err(BadConfig::Invalid(format!("join: {} is too long for a token", self.0)));
         }
         let text = std::fs::read_to_string(&path).map_err(unreadable)?;
-        text.parse().map_err(|error: BadToken| {
-            BadConfig::Senseless(format!("join: in {}, {error}", self.0))
-        })
+        text.parse()
+            .map_err(|error: BadToken| BadConfig::Invalid(format!("join: in {}, {error}", self.0)))
     }
 }
 
 impl Config {
-    /// Either a place in the list of nodes, or a token and an address of its own.
+    /// Checks that there is either a place in the list of nodes, or a token and an address.
     pub(super) fn check_join(&self) -> Result<(), BadConfig> {
-        let wrong = |text: &str| Err(BadConfig::Senseless(text.to_owned()));
+        let wrong = |text: &str| Err(BadConfig::Invalid(text.to_owned()));
         match (&self.join, self.nodes.is_empty()) {
             (None, true) => wrong(
-                "no node is named: give the list of all as nodes = [\"HOST:PORT\", ..] with this one's place in it as id, or a token to join a cluster as join",
+                "no nodes: set nodes = [\"HOST:PORT\", ..] to the addresses of all nodes and id to \
+                 this node's place in it, or set join to a join token",
             ),
             (None, false) if self.address.is_some() => wrong(
-                "address is for a node that joins: this one's is in the list of nodes, at its id",
+                "address is for a node that joins: this node's address is in nodes, at its id",
             ),
             (None, false) => Ok(()),
             (Some(_), false) => wrong(
-                "nodes and join say different things: a cluster begins with the list of its nodes, and a node that comes later joins by a token; give one of them",
+                "nodes and join exclude each other: set nodes for the first nodes of a cluster, \
+                 and join for a node that is added later",
             ),
             (Some(_), true) if self.address.is_none() => wrong(
-                "a node that joins says where the others reach it: set address = \"HOST:PORT\"",
+                "join needs the address at which other nodes reach this one: set \
+                 address = \"HOST:PORT\"",
             ),
             (Some(_), true) if self.voters.is_some() => wrong(
-                "voters is for those who begin a cluster: a node that joins follows, and `kgate members promote` makes it a voter",
+                "voters is for the first nodes of a cluster: a node that joins is a follower until \
+                 `kgate members promote`",
             ),
             (Some(from), true) => from.read().map(drop),
         }
@@ -80,7 +83,7 @@ impl Config {
         self.nodes.get(self.id as usize).or(self.address.as_ref())
     }
 
-    /// What people call this node.
+    /// The display name of this node.
     pub fn called(&self) -> String {
         self.name.clone().unwrap_or_else(|| format!("node-{}", self.id))
     }
@@ -108,9 +111,11 @@ mod tests {
         let joins = format!("join = \"{}\"\naddress = \"10.0.0.9:7401\"\n", token());
         assert_eq!(check(&joins), Ok(()));
         assert_eq!(check("id = 0\nnodes = [\"a:1\"]"), Ok(()));
-        assert!(check("").unwrap_err().contains("no node is named"));
+        assert!(check("").unwrap_err().contains("no nodes: set nodes"));
         assert!(
-            check(&format!("nodes = [\"a:1\"]\n{joins}")).unwrap_err().contains("give one of them")
+            check(&format!("nodes = [\"a:1\"]\n{joins}"))
+                .unwrap_err()
+                .contains("exclude each other")
         );
         assert!(check(&format!("join = \"{}\"", token())).unwrap_err().contains("set address"));
         assert!(
@@ -119,11 +124,11 @@ mod tests {
         assert!(
             check("nodes = [\"a:1\"]\naddress = \"b:1\"")
                 .unwrap_err()
-                .contains("in the list of nodes")
+                .contains("is in nodes, at its id")
         );
     }
 
-    /// The token may stand in a file, and what is wrong with it is told with the file's name.
+    /// The token may be in a file, and errors name that file.
     #[test]
     fn a_token_in_a_file() {
         let path = std::env::temp_dir().join(format!("kgate-join-file-{}", std::process::id()));

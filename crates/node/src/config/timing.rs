@@ -47,7 +47,7 @@ pub struct TimingConfig {
     pub round_trip: Option<Span>,
 }
 
-/// Numbers that fit together.
+/// A consistent set of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
@@ -59,10 +59,10 @@ pub enum Preset {
 }
 
 impl Config {
-    /// The numbers of the leases, if they fit together.
+    /// The durations of the leases, if they are consistent.
     pub(crate) fn timing(&self) -> Result<Timing, BadConfig> {
         let timing = self.timing.numbers();
-        timing.check().map_err(|bad| BadConfig::Senseless(format!("[timing]: {bad}")))?;
+        timing.check().map_err(|bad| BadConfig::Invalid(format!("[timing]: {bad}")))?;
         Ok(timing)
     }
 }
@@ -98,7 +98,7 @@ fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
 
 /// A decimal number and its unit, exactly: no rounding, since these numbers are compared.
 fn read_span(text: &str) -> Option<Span> {
-    let unit_at = text.find(|message: char| message != '.' && !message.is_ascii_digit())?;
+    let unit_at = text.find(|c: char| c != '.' && !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(unit_at);
     let unit: u64 = match unit {
         "us" => 1_000,
@@ -121,7 +121,7 @@ fn read_span(text: &str) -> Option<Span> {
 mod tests {
     use super::*;
 
-    /// Lengths of time are read exactly, and nothing is guessed at.
+    /// Durations are parsed exactly.
     #[test]
     fn lengths_of_time() {
         let table = [
@@ -176,9 +176,9 @@ mod tests {
         );
     }
 
-    /// A number that nobody knows, or that is none, is refused where it stands.
+    /// Unknown keys and values that are no durations are refused.
     #[test]
-    fn junk_is_refused() {
+    fn malformed_values_are_refused() {
         for table in ["leese = \"1s\"", "lease = 4", "lease = \"4\"", "preset = \"slow\""] {
             let text = format!("id = 0\nnodes = [\"a:1\"]\n[timing]\n{table}");
             assert!(toml::from_str::<Config>(&text).is_err(), "{table}");

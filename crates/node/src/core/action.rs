@@ -4,8 +4,9 @@ use bytes::Bytes;
 use kgate_control::state::{Command, Rejected};
 use kgate_core::NodeId;
 
+use super::calls::{CallReply, GateSetting};
 use super::definition::Definition;
-use super::messages::ServerMessage;
+use super::messages::{Refusal, ServerMessage};
 use super::peers::PeerError;
 use super::status::StatusReport;
 use super::{CannotStart, ClientId, GateId, SessionId, Suspended};
@@ -19,6 +20,10 @@ pub enum Action {
     Reply(ClientId, ServerMessage),
     /// Store the durable state of a gate's protocol before any later message leaves.
     Store(GateId, Vec<u8>),
+    /// Remember what an operator set of a gate, before any later action.
+    StoreGateSetting(GateSetting),
+    /// Answer the call of this number.
+    Answer(u64, Result<CallReply, Refusal>),
     /// Answer the status query of this number.
     StatusReport(u64, StatusReport),
     /// The peer is declared dead: exclude it permanently.
@@ -28,6 +33,8 @@ pub enum Action {
     Probe {
         /// The session.
         session: SessionId,
+        /// The stream on which its client has offered its processes, if it has.
+        tree: Option<ClientId>,
         /// The number of the request.
         number: u64,
         /// The name of the gate.
@@ -35,11 +42,22 @@ pub enum Action {
         /// The slots of the request.
         slots: Vec<u32>,
     },
-    /// A gate was opened.
+    /// The deadline of a session has passed: end its processes, which its client has offered on
+    /// this stream ([`Input::TreeOffered`](super::Input::TreeOffered)), and report their end by
+    /// [`Input::TreeEnded`](super::Input::TreeEnded).
+    EndTree {
+        /// The session.
+        session: SessionId,
+        /// The stream on which the client has offered its processes.
+        tree: ClientId,
+    },
+    /// No session needs the processes of this stream any more.
+    ForgetTree(ClientId),
+    /// A gate was opened, or its k changed.
     Opened(Definition),
     /// Something visible to status queries changed, here or at another node.
     Changed,
-    /// Stop this node. All its clients have been told.
+    /// Stop this node. All its clients have been notified.
     Stop(StopReason),
     /// Propose a command to the log. The result comes back as
     /// [`Input::Proposed`](super::Input::Proposed) with this number, unless the number is 0.
@@ -74,7 +92,7 @@ pub enum LogEvent {
     PeerRejected {
         /// The peer.
         peer: NodeId,
-        /// Why.
+        /// The reason for the rejection.
         error: PeerError,
     },
 }
@@ -84,8 +102,8 @@ pub enum LogEvent {
 pub enum StopReason {
     /// Another node declared this one dead and has gone on without it.
     #[error(
-        "node {} has declared this node, {}, dead and has gone on without it: it was silent for too \
-         long. It can take part again when the whole cluster is restarted",
+        "node {} has declared this node, {}, dead and has gone on without it: it was silent for \
+         too long. It can take part again when the whole cluster is restarted",
         .by.0, .me.0
     )]
     DeclaredDead {

@@ -1,8 +1,8 @@
 //! The gates of a cluster without a log, and how a new gate is created.
 //!
-//! All nodes must agree on what a gate is before anybody uses it. Gates of the configuration are
-//! the same at all nodes. Any other gate is created by the holder of the *catalogue*'s permit, a
-//! gate with one slot that always exists. The holder asks all nodes whether they know the name,
+//! All nodes must agree on the definition of a gate before it is used. Gates of the configuration
+//! are the same at all nodes. Any other gate is created by the holder of the *catalogue*'s permit,
+//! a gate with one slot that always exists. The holder asks all nodes whether they know the name,
 //! then announces to all of them the definition that it has found or made. So of two nodes that
 //! create a gate at once, the second one finds it; and a definition that reached only a few nodes
 //! before its creator crashed is found too.
@@ -121,7 +121,7 @@ impl Catalogue {
         creation.awaited.remove(&from);
     }
 
-    /// The gate to define, if all have answered and nobody knows it: its id, its name and its k.
+    /// The gate to define, if all have answered and no node knows it: its id, its name and its k.
     pub(super) fn planned(&self) -> Option<(GateId, String, u32)> {
         let creation = self.creation.as_ref()?;
         let new =
@@ -142,7 +142,7 @@ impl Catalogue {
         };
         let Some(definition) = creation.found.take().or(plan) else {
             let made = self.creation.take().and_then(|creation| creation.telling);
-            return NextStep::Created(made.expect("all were told"));
+            return NextStep::Created(made.expect("all nodes were notified"));
         };
         self.rounds += 1;
         creation.round = self.rounds;

@@ -1,19 +1,21 @@
 //! Messages of clients, and the path of a request from its gate to its end.
 
 use kgate_control::state::Policy;
-use kgate_core::{Fence, Span, Time};
+use kgate_core::{Fence, Span};
 
 use super::action::StopReason;
 use super::catalogue::CATALOGUE;
+use super::control::author;
 use super::definition::Definition;
 use super::failures::FailureModel;
-use super::gate::Waiter;
-use super::messages::{AcquireRequest, ClientMessage, DurableOptions, ErrorCode, ServerMessage};
+use super::messages::{
+    AcquireRequest, ClientMessage, DurableOptions, ErrorCode, Refusal, ServerMessage,
+};
 use super::peer_message::GateId;
 use super::sessions::{Request, RequestState};
 use super::timers::Deadline;
 use super::view::Process;
-use super::{Action, ClientId, Core, GateEffect, RequestKey, Secret, SessionId};
+use super::{Action, ClientId, Core, RequestKey, Secret, SessionId};
 
 /// A request that waits for its gate to be created.
 #[derive(Debug)]
@@ -24,7 +26,9 @@ pub(super) struct PendingAcquire {
     pub(super) process: Process,
 }
 
-type Refusal = (ErrorCode, String);
+/// Why a session whose processes are being ended cannot go on.
+const OUTLIVED: &str =
+    "the session was not renewed in time, and this node is ending the processes that outlived it";
 
 /// The shortest time to live of a durable permit. Each renewal is a commit of the log.
 const SHORTEST_TTL: Span = Span(1_000_000_000);
@@ -46,128 +50,123 @@ pub(super) fn closed(name: &str, author: &str) -> String {
 
 impl Core {
     /// A client sent a message.
-    pub(super) fn on_client(
-        &mut self,
-        now: Time,
-        client: ClientId,
-        message: ClientMessage,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn on_client(&mut self, client: ClientId, message: ClientMessage) {
         if self.stopped {
-            return close(client, ErrorCode::NodeGone, "this node has stopped".into(), actions);
+            return self.close(client, ErrorCode::NodeGone, "this node has stopped");
         }
         let session = match (message, self.sessions.of(client)) {
             (ClientMessage::Hello { process, resume, secret }, None) => {
-                return self.hello(now, client, process.cut(), resume, secret, actions);
+                return self.hello(client, process.cut(), resume, secret);
             }
             (ClientMessage::Hello { .. }, Some(_)) => {
-                return close(
-                    client,
-                    ErrorCode::BadRequest,
-                    "Hello is valid only as the first message of a stream".into(),
-                    actions,
-                );
+                let text = "Hello is valid only as the first message of a stream";
+                return self.close(client, ErrorCode::BadRequest, text);
             }
             (_, None) => {
-                return close(
-                    client,
-                    ErrorCode::BadRequest,
-                    "the first message of a stream must be Hello".into(),
-                    actions,
-                );
+                let text = "the first message of a stream must be Hello";
+                return self.close(client, ErrorCode::BadRequest, text);
             }
             (message, Some(session)) => (message, session),
         };
         match session {
             (ClientMessage::Permit { number, permit, secret, command }, session) => {
                 let key = RequestKey { session, number };
-                self.on_permit_command(client, key, (permit, secret, command), actions);
+                self.on_permit_command(client, key, (permit, secret, command));
             }
-            (ClientMessage::Acquire { number, mut request }, session) => {
-                let key = RequestKey { session, number };
-                let known = self.sessions.get(session).expect("it has a stream");
-                if known.requests.contains_key(&number) {
-                    let text = format!(
-                        "request number {number} is in use: each request of a session needs its own"
-                    );
-                    return close(client, ErrorCode::BadRequest, text, actions);
-                }
-                let process = request.process.take();
-                let process = process.map_or_else(|| known.process.clone(), Process::cut);
-                let waiting = Request { gate: None, state: RequestState::Waiting };
-                self.sessions.get_mut(session).expect("just seen").requests.insert(number, waiting);
-                self.place(now, PendingAcquire { key, request, process }, actions);
+            (ClientMessage::Acquire { number, request }, session) => {
+                self.on_acquire(client, RequestKey { session, number }, request);
             }
             (ClientMessage::Withdraw { number }, session) => {
                 let key = RequestKey { session, number };
-                if self.withdraw(now, key, actions) {
-                    actions.push(Action::Reply(client, ServerMessage::Withdrawn { number }));
+                if self.withdraw(key) {
+                    self.reply(client, ServerMessage::Withdrawn { number });
                 }
             }
             (ClientMessage::Release { number }, session) => {
-                self.release(now, RequestKey { session, number }, actions);
-                actions.push(Action::Reply(
-                    client,
-                    ServerMessage::Released { number, was_gone: false },
-                ));
+                self.release(RequestKey { session, number });
+                self.sessions.leave(session);
+                self.reply(client, ServerMessage::Released { number, was_gone: false });
             }
             (ClientMessage::Renew { sequence }, session) => {
-                self.sessions.renew(now, session);
-                let valid_for = self.valid_for(now);
-                actions.push(Action::Reply(client, ServerMessage::Renewed { sequence, valid_for }));
+                if self.sessions.get(session).is_some_and(|session| session.is_over()) {
+                    return self.close(client, ErrorCode::SessionNotFound, OUTLIVED);
+                }
+                self.sessions.renew(self.now, session);
+                let valid_for = self.valid_for();
+                self.promised(session, valid_for);
+                self.reply(client, ServerMessage::Renewed { sequence, valid_for });
             }
-            (ClientMessage::Bye, session) => self.end_session(now, session, actions),
+            (ClientMessage::Bye, session) => self.end_session(session),
             (ClientMessage::Hello { .. }, _) => unreachable!("answered above"),
         }
     }
 
+    fn on_acquire(&mut self, client: ClientId, key: RequestKey, mut request: AcquireRequest) {
+        let session = self.sessions.get_mut(key.session).expect("it has a stream");
+        let number = key.number;
+        if session.requests.contains_key(&number) {
+            let text = format!(
+                "request number {number} is in use: each request of a session needs its own"
+            );
+            return self.close(client, ErrorCode::BadRequest, text);
+        }
+        let process = request.process.take();
+        let process = process.map_or_else(|| session.process.clone(), Process::cut);
+        let waiting = Request { gate: None, state: RequestState::Waiting };
+        session.requests.insert(number, waiting);
+        self.place(PendingAcquire { key, request, process });
+    }
+
     fn hello(
         &mut self,
-        now: Time,
         client: ClientId,
         process: Process,
         resume: Option<(SessionId, Secret)>,
         secret: Secret,
-        actions: &mut Vec<Action>,
     ) {
         let (session, secret) = match resume {
-            Some((session, secret)) if self.sessions.resume(now, client, session, secret) => {
+            Some((session, secret)) if self.sessions.resume(self.now, client, session, secret) => {
                 // The former stream may have ended unnoticed. The client sends its waiting requests
                 // again under the same numbers.
-                self.withdraw_all(now, session, actions);
+                self.withdraw_all(session);
                 (session, secret)
             }
             Some(_) => {
-                let text = "the session has expired: its permits were released, and their holders must stop".into();
-                return close(client, ErrorCode::SessionNotFound, text, actions);
+                let text = "the session has expired: its permits were released, and their holders \
+                            must stop";
+                return self.close(client, ErrorCode::SessionNotFound, text);
             }
             None if self.sessions.count() >= self.settings.sessions_max => {
                 let text =
                     format!("this node has {} sessions, its maximum", self.settings.sessions_max);
-                return close(client, ErrorCode::LimitExceeded, text, actions);
+                return self.close(client, ErrorCode::LimitExceeded, text);
             }
-            None => (self.sessions.open(now, client, secret, process), secret),
+            None => (self.sessions.open(self.now, client, secret, process), secret),
         };
-        let valid_for = self.valid_for(now);
+        let valid_for = self.valid_for();
+        self.promised(session, valid_for);
         let requests = &self.sessions.get(session).expect("just opened").requests;
         let held = requests.iter().filter(|(_, request)| request.state == RequestState::Holding);
         let holds = held.map(|(number, _)| *number).collect();
-        actions.push(Action::Reply(
-            client,
-            ServerMessage::Welcome { session, secret, valid_for, holds },
-        ));
+        self.reply(client, ServerMessage::Welcome { session, secret, valid_for, holds });
     }
 
     /// Hands a request to its gate, or has the gate created first.
-    pub(super) fn place(&mut self, now: Time, pending: PendingAcquire, actions: &mut Vec<Action>) {
+    pub(super) fn place(&mut self, pending: PendingAcquire) {
         let key = pending.key;
-        if let Some(text) = self.no_quorum(now) {
-            return self.refuse(key, ErrorCode::NoQuorum, text, actions);
+        if let Some(text) = self.no_quorum() {
+            return self.refuse(key, ErrorCode::NoQuorum, text);
         }
         let agreed = self.failures.has_leases();
         let found = match self.catalogue.get(&pending.request.gate) {
+            Some(definition) if let Some(k) = self.next_k(definition, &pending.request) => {
+                let definition = definition.clone();
+                let author = author(&pending.process, self.settings.me);
+                self.resize_alone(&definition, k, author);
+                return self.place(pending);
+            }
             Some(definition) if agreed && pending.request.k.is_some_and(|k| k != definition.k) => {
-                return self.create_by_log(pending, actions);
+                return self.create_by_log(pending);
             }
             Some(definition) => self.accepts(definition, &pending).map(|()| definition.id),
             // The log does not know this gate of the configuration yet: it is being created.
@@ -177,12 +176,12 @@ impl Core {
                 return self.pending.push(pending);
             }
             None => match self.can_create(&pending) {
-                Ok(()) if agreed => return self.create_by_log(pending, actions),
+                Ok(()) if agreed => return self.create_by_log(pending),
                 Ok(()) => {
                     let (name, k) = (pending.request.gate.clone(), pending.request.k.unwrap_or(1));
                     // First, since a node alone creates it at once.
                     self.pending.push(pending);
-                    return self.create_gate(now, &name, k, actions);
+                    return self.create_gate(&name, k);
                 }
                 Err(refusal) => Err(refusal),
             },
@@ -195,20 +194,18 @@ impl Core {
 
             if !wait {
                 let patience = self.settings.patience;
-                self.timers.arm(now, Deadline::Patience(key), patience, patience);
+                self.timers.arm(self.now, Deadline::Patience(key), patience, patience);
             }
-            let waiter = Waiter::new(key, weight, now, process).durable(hold);
-            let ask =
-                |gate: &mut super::Gate, out: &mut Vec<GateEffect>| gate.acquire(now, waiter, out);
-            let taken = self.at_gate(now, id, actions, ask).expect("a known gate is open");
+            let taken = self.at_gate(id, |gate| gate.acquire(key, weight, process, hold));
+            let taken = taken.expect("a known gate is open");
             if hold.is_some() {
-                self.attach_waiting(id, actions);
-                self.reconcile_later(now);
+                self.attach_waiting(id);
+                self.reconcile_later();
             }
             taken.map_err(|refusal| (ErrorCode::BadRequest, refusal.to_string()))
         });
         if let Err((code, message)) = taken {
-            self.refuse(key, code, message, actions);
+            self.refuse(key, code, message);
         }
     }
 
@@ -226,37 +223,30 @@ impl Core {
         }
         let Definition { name, k, author, .. } = definition;
         if let Some(wanted) = pending.request.k.filter(|wanted| wanted != k) {
-            let text =
-                format!("gate `{name}` has k = {k}, set by {author}, and you say k = {wanted}");
+            let change = if self.is_alone() {
+                format!("leave out -k, or change it: `kgate set {name} -k {wanted}`")
+            } else {
+                format!(
+                    "k is fixed without an agreed log, so leave out -k: `kgate run {name} -- CMD`"
+                )
+            };
+            let text = format!(
+                "gate `{name}` has k = {k}, set by {author}, not the requested k = {wanted}; \
+                 {change}"
+            );
             return Err((ErrorCode::Conflict, text));
         }
+        self.check_durable(definition, &pending.request.durable)?;
         if let Some(wanted) =
             pending.request.durable.policy.filter(|wanted| *wanted != definition.policy)
         {
             let text = format!(
-                "gate `{name}` has policy {}, and you say {}: leave it out, or `kgate set {name} --policy`",
+                "gate `{name}` has policy {}, not the requested {}: omit the policy, or change it \
+                 with `kgate set {name} --policy`",
                 policy_name(definition.policy),
                 policy_name(wanted)
             );
             return Err((ErrorCode::Conflict, text));
-        }
-        let outlives = definition.policy == Policy::Hold || pending.request.durable.ttl.is_some();
-        if outlives && !self.failures.has_leases() {
-            let text =
-                "a durable permit needs the agreed log: a cluster with `faults = \"leases\"`";
-            return Err((ErrorCode::BadRequest, text.into()));
-        }
-        if outlives && pending.request.durable.secret == Secret::NONE {
-            let text = format!(
-                "a permit of gate `{name}` is durable, so its holder needs a secret: use `kgate acquire`, or POST /v1/gates/{name}/permits"
-            );
-            return Err((ErrorCode::BadRequest, text));
-        }
-        if pending.request.durable.ttl.is_some_and(|ttl| ttl < SHORTEST_TTL || ttl > LONGEST_TTL) {
-            return Err((
-                ErrorCode::BadRequest,
-                "a time to live is between one second and one year".into(),
-            ));
         }
         if *k == 0 {
             return Err((ErrorCode::TooLarge, closed(name, author)));
@@ -264,9 +254,16 @@ impl Core {
         let gate = self.gates.get(&definition.id).expect("a known gate is open");
         let most = gate.widest();
         if pending.request.weight == 0 || pending.request.weight > most {
+            let weight = pending.request.weight;
+            let advice = if most == *k && weight > 0 {
+                format!(": `kgate set {name} -k {weight}` changes k")
+            } else {
+                String::new()
+            };
             let text = format!(
-                "gate `{name}` (k = {k}, by {}) gives 1 to {most} permits at once, not {}",
-                definition.protocol, pending.request.weight
+                "gate `{name}` (k = {k}, by {}) gives 1 to {most} permits at once, not \
+                 {weight}{advice}",
+                definition.protocol
             );
             return Err((ErrorCode::TooLarge, text));
         }
@@ -275,6 +272,35 @@ impl Core {
             return Err((
                 ErrorCode::LimitExceeded,
                 format!("{waiters} wait at gate `{name}` of this node already, its most"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks whether the permit can be durable, if the gate or the request wants it so.
+    fn check_durable(
+        &self,
+        definition: &Definition,
+        durable: &DurableOptions,
+    ) -> Result<(), Refusal> {
+        let outlives = definition.policy == Policy::Hold || durable.ttl.is_some();
+        let wants_hold = durable.policy == Some(Policy::Hold);
+        if (outlives || wants_hold) && !self.failures.has_leases() {
+            let text = "a durable permit needs the agreed log: a cluster with `faults = \"lease\"`";
+            return Err((ErrorCode::BadRequest, text.into()));
+        }
+        if outlives && durable.secret == Secret::NONE {
+            let name = &definition.name;
+            let text = format!(
+                "permits of gate `{name}` are durable, and their holders need a token: use \
+                 `kgate acquire` or POST /v1/gates/{name}/permits"
+            );
+            return Err((ErrorCode::BadRequest, text));
+        }
+        if durable.ttl.is_some_and(|ttl| ttl < SHORTEST_TTL || ttl > LONGEST_TTL) {
+            return Err((
+                ErrorCode::BadRequest,
+                "a time to live is between one second and one year".into(),
             ));
         }
         Ok(())
@@ -295,7 +321,8 @@ impl Core {
         let Some(entry) = self.settings.new_gates else {
             let known: Vec<&str> = self.catalogue.all().map(|gate| gate.name.as_str()).collect();
             let text = format!(
-                "gate `{name}` does not exist, and this cluster has only the gates of its configuration: {}",
+                "gate `{name}` does not exist, and clients may not create gates in this cluster; \
+                 its gates: {}",
                 known.join(", ")
             );
             return Err((ErrorCode::GateNotFound, text));
@@ -305,12 +332,10 @@ impl Core {
     }
 
     /// Creates a gate, unless it is being created.
-    fn create_gate(&mut self, now: Time, name: &str, k: u32, actions: &mut Vec<Action>) {
+    fn create_gate(&mut self, name: &str, k: u32) {
         if self.catalogue.want(name, k) {
-            let ask = |gate: &mut super::Gate, out: &mut Vec<GateEffect>| {
-                gate.acquire(now, Waiter::new(CATALOGUE_REQUEST, 1, now, Process::default()), out)
-            };
-            self.at_gate(now, CATALOGUE, actions, ask)
+            let process = Process::default();
+            self.at_gate(CATALOGUE, |gate| gate.acquire(CATALOGUE_REQUEST, 1, process, None))
                 .expect("the catalogue's gate is open")
                 .expect("its k is 1");
         }
@@ -334,37 +359,45 @@ impl Core {
     }
 
     /// A gate is open now: hands it the requests that waited for it.
-    pub(super) fn place_all(&mut self, now: Time, name: &str, actions: &mut Vec<Action>) {
+    pub(super) fn place_all(&mut self, name: &str) {
         let (placed, rest) = std::mem::take(&mut self.pending)
             .into_iter()
             .partition(|pending: &PendingAcquire| pending.request.gate == name);
         self.pending = rest;
         let placed: Vec<PendingAcquire> = placed;
-        placed.into_iter().for_each(|pending| self.place(now, pending, actions));
+        placed.into_iter().for_each(|pending| self.place(pending));
     }
 
     pub(super) fn on_granted(
         &mut self,
-        now: Time,
         id: GateId,
         key: RequestKey,
         slots: Vec<u32>,
         fence: Option<Fence>,
-        actions: &mut Vec<Action>,
     ) {
         if key == CATALOGUE_REQUEST {
-            return self.create_next(now, actions);
+            return self.create_next();
         }
         self.mark_dirty();
         self.timers.disarm(&Deadline::Patience(key));
         let stream = self.sessions.stream(key);
         let session = self.sessions.get_mut(key.session).expect("a session outlives its requests");
         session.requests.get_mut(&key.number).expect("it waits").state = RequestState::Holding;
-        let k = self.gates[&id].definition.k;
-        let number = key.number;
-        actions.extend(stream.map(|client| {
-            Action::Reply(client, ServerMessage::Granted { number, slots, fence, k, durable: None })
-        }));
+        self.entered(key.session);
+        let session = self.sessions.get(key.session).expect("a session outlives its requests");
+        let reentry_key = session.reentry_key(key.session, key.number);
+        let definition = &self.gates[&id].definition;
+        let granted = ServerMessage::Granted {
+            number: key.number,
+            gate: definition.name.clone(),
+            slots,
+            fence,
+            k: definition.k,
+            durable: None,
+            lock_files: Vec::new(),
+            reentry_key,
+        };
+        self.actions.extend(stream.map(|client| Action::Reply(client, granted)));
     }
 
     pub(super) fn forget(&mut self, key: RequestKey) -> Option<(Option<ClientId>, Request)> {
@@ -375,52 +408,30 @@ impl Core {
         Some((session.client, session.requests.remove(&key.number)?))
     }
 
-    pub(super) fn refuse(
-        &mut self,
-        key: RequestKey,
-        code: ErrorCode,
-        message: String,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn refuse(&mut self, key: RequestKey, code: ErrorCode, message: String) {
         if let Some((Some(client), _)) = self.forget(key) {
-            actions.push(Action::Reply(
-                client,
-                ServerMessage::Refused { number: key.number, code, message },
-            ));
+            self.reply(client, ServerMessage::Refused { number: key.number, code, message });
         }
     }
 
     /// Tells the client that its permit is lost. Its slots stay taken until the client releases
-    /// them, or has surely stopped.
-    pub(super) fn announce_loss(
-        &mut self,
-        key: RequestKey,
-        text: String,
-        actions: &mut Vec<Action>,
-    ) {
+    /// them, or has certainly stopped.
+    pub(super) fn announce_loss(&mut self, key: RequestKey, text: String) {
         let Some(session) = self.sessions.get_mut(key.session) else { return };
         let Some(request) = session.requests.get_mut(&key.number) else { return };
         request.state = RequestState::Losing;
         let lost = ServerMessage::Lost { number: key.number, message: text };
-        actions.extend(session.client.map(|client| Action::Reply(client, lost)));
+        self.actions.extend(session.client.map(|client| Action::Reply(client, lost)));
     }
 
-    pub(super) fn lose(&mut self, key: RequestKey, text: String, actions: &mut Vec<Action>) {
+    pub(super) fn lose(&mut self, key: RequestKey, text: String) {
         if let Some((Some(client), _)) = self.forget(key) {
-            actions.push(Action::Reply(
-                client,
-                ServerMessage::Lost { number: key.number, message: text },
-            ));
+            self.reply(client, ServerMessage::Lost { number: key.number, message: text });
         }
     }
 
     /// Withdraws a request. Returns whether it waited.
-    pub(super) fn withdraw(
-        &mut self,
-        now: Time,
-        key: RequestKey,
-        actions: &mut Vec<Action>,
-    ) -> bool {
+    pub(super) fn withdraw(&mut self, key: RequestKey) -> bool {
         let request =
             self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
         let Some(Request { gate, state: RequestState::Waiting }) = request.copied() else {
@@ -428,7 +439,7 @@ impl Core {
         };
         match gate {
             Some(id) => {
-                self.at_gate(now, id, actions, |gate, out| gate.withdraw(now, key, out));
+                self.at_gate(id, |gate| gate.withdraw(key));
             }
             None => self.pending.retain(|pending| pending.key != key),
         }
@@ -437,66 +448,58 @@ impl Core {
     }
 
     /// Withdraws all waiting requests of a session.
-    fn withdraw_all(&mut self, now: Time, session: SessionId, actions: &mut Vec<Action>) {
+    fn withdraw_all(&mut self, session: SessionId) {
         let requests = self.sessions.get(session).into_iter().flat_map(|session| &session.requests);
         let waiting = requests.filter(|(_, request)| request.state == RequestState::Waiting);
         let waiting: Vec<u64> = waiting.map(|(number, _)| *number).collect();
         for number in waiting {
-            self.withdraw(now, RequestKey { session, number }, actions);
+            self.withdraw(RequestKey { session, number });
         }
     }
 
-    pub(super) fn release(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) {
+    pub(super) fn release(&mut self, key: RequestKey) {
         let request =
             self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
         let Some(Request { gate: Some(id), state }) = request.copied() else { return };
         if state != RequestState::Waiting {
-            self.at_gate(now, id, actions, |gate, out| gate.release(now, key, out));
+            self.at_gate(id, |gate| gate.release(key));
             self.forget(key);
         }
     }
 
     /// A request without waiting has had as much time as a free gate needs to grant it.
-    pub(super) fn no_wait_expired(
-        &mut self,
-        now: Time,
-        key: RequestKey,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn no_wait_expired(&mut self, key: RequestKey) {
         let stream = self.sessions.stream(key);
-        if self.withdraw(now, key, actions) {
-            let (code, message) = match self.missing_lease(now) {
+        if self.withdraw(key) {
+            let (code, message) = match self.missing_lease() {
                 None => (
                     ErrorCode::Busy,
-                    "all permits are in use, or some node does not answer: `kgate explain` tells which".into(),
+                    "all slots are in use, or a node does not answer: `kgate explain` shows \
+                     which"
+                        .into(),
                 ),
                 Some(text) => (ErrorCode::NoQuorum, text),
             };
             let refused = ServerMessage::Refused { number: key.number, code, message };
-            actions.extend(stream.map(|client| Action::Reply(client, refused)));
+            self.actions.extend(stream.map(|client| Action::Reply(client, refused)));
         }
     }
 
     /// The stream of a client ended. Its waiting requests are withdrawn. Its permits stay until the
     /// session expires or is resumed (rule S4).
-    pub(super) fn on_client_gone(
-        &mut self,
-        now: Time,
-        client: ClientId,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn on_client_gone(&mut self, client: ClientId) {
         let Some(id) = self.sessions.cut(client) else { return };
         self.mark_dirty();
-        self.withdraw_all(now, id, actions);
+        self.withdraw_all(id);
         if self.sessions.get(id).is_some_and(|session| session.requests.is_empty()) {
             self.sessions.close(id);
         } else if self.sessions.terms().valid_for.is_none() {
-            self.probe(id, actions);
+            self.probe(id);
         }
     }
 
     /// A session ended: withdraws its waiting requests and releases its permits.
-    pub(super) fn end_session(&mut self, now: Time, id: SessionId, actions: &mut Vec<Action>) {
+    pub(super) fn end_session(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let requests: Vec<(u64, RequestState)> =
             session.requests.iter().map(|(number, request)| (*number, request.state)).collect();
@@ -504,43 +507,39 @@ impl Core {
         for (number, state) in requests {
             let key = RequestKey { session: id, number };
             match state {
-                RequestState::Waiting => drop(self.withdraw(now, key, actions)),
-                RequestState::Holding | RequestState::Losing => self.release(now, key, actions),
+                RequestState::Waiting => drop(self.withdraw(key)),
+                RequestState::Holding | RequestState::Losing => self.release(key),
             }
         }
         self.sessions.close(id);
         if let Some(client) = client {
-            close(client, ErrorCode::SessionNotFound, "the session has ended".into(), actions);
+            self.close(client, ErrorCode::SessionNotFound, "the session has ended");
         }
     }
 
-    /// This node takes part no more: tells all its clients.
-    pub(super) fn stop_all(&mut self, reason: StopReason, actions: &mut Vec<Action>) {
+    /// This node is excluded from the cluster: notifies all its clients.
+    pub(super) fn stop_all(&mut self, reason: StopReason) {
         let text = reason.to_string();
         for (session, client, requests) in self.sessions.all() {
             for (number, state) in requests {
                 let key = RequestKey { session, number };
                 match state {
-                    RequestState::Holding | RequestState::Losing => {
-                        self.lose(key, text.clone(), actions)
-                    }
-                    RequestState::Waiting => {
-                        self.refuse(key, ErrorCode::NodeGone, text.clone(), actions)
-                    }
+                    RequestState::Holding | RequestState::Losing => self.lose(key, text.clone()),
+                    RequestState::Waiting => self.refuse(key, ErrorCode::NodeGone, text.clone()),
                 }
             }
             if let Some(client) = client {
-                close(client, ErrorCode::NodeGone, text.clone(), actions);
+                self.close(client, ErrorCode::NodeGone, text.clone());
             }
         }
         self.stopped = true;
-        actions.push(Action::Stop(reason));
+        self.actions.push(Action::Stop(reason));
+    }
+
+    fn close(&mut self, client: ClientId, code: ErrorCode, message: impl Into<String>) {
+        self.reply(client, ServerMessage::Closed { code, message: message.into() });
     }
 }
 
 /// The request of this node itself for the permit of the catalogue.
 pub(super) const CATALOGUE_REQUEST: RequestKey = RequestKey { session: SessionId(0), number: 0 };
-
-fn close(client: ClientId, code: ErrorCode, message: String, actions: &mut Vec<Action>) {
-    actions.push(Action::Reply(client, ServerMessage::Closed { code, message }));
-}

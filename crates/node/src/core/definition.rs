@@ -21,7 +21,7 @@ pub struct Definition {
     pub lanes: u32,
     /// What happens to the slots of a silent holder.
     pub policy: Policy,
-    /// Who defined it, for people.
+    /// The client or operator that defined it, for people.
     pub author: String,
 }
 
@@ -30,13 +30,14 @@ pub struct Definition {
 pub enum BadDefinition {
     /// The name is empty, too long, or has other characters.
     #[error(
-        "a gate's name has 1 to {most} letters, digits, dots, dashes, underscores or slashes: not `{name}`",
+        "invalid gate name `{name}`: use 1 to {most} letters, digits, dots, dashes, underscores \
+         and slashes",
         most = Definition::LONGEST_NAME,
         name = shortened(.0)
     )]
     Name(String),
     /// k is out of range.
-    #[error("k is between 1 and {most}, not {0}", most = Definition::MOST)]
+    #[error("k must be between 1 and {most}, not {0}", most = Definition::MOST)]
     K(u32),
     /// There are more lanes than slots, or than lanes are possible, or none.
     #[error("a gate with k = {k} has 1 to {most} lanes, not {lanes}")]
@@ -53,7 +54,8 @@ pub enum BadDefinition {
     LanesNotSupported(&'static str),
     /// With this protocol k is at most the number of nodes.
     #[error(
-        "with `{protocol}` k is at most the number of nodes, {nodes}, not {k}; `slots` has no such bound"
+        "with `{protocol}` k must be at most the number of nodes, {nodes}, not {k}; `slots` has no \
+         such bound"
     )]
     KAboveNodes {
         /// The protocol of the definition.
@@ -86,7 +88,7 @@ impl Definition {
         Ok(())
     }
 
-    /// Checks a definition for a cluster of so many nodes, and returns its protocol.
+    /// Checks a definition for a cluster of `nodes` nodes, and returns its protocol.
     pub(crate) fn check(&self, nodes: u32) -> Result<&'static Entry, BadDefinition> {
         let entry = registry::entry(&self.protocol)?;
         self.check_with(entry, nodes)?;

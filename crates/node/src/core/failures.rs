@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_core::{Effect, Incarnation, NodeId, Notice, Setup, Time};
+use kgate_core::{Effect, Incarnation, NodeId, Notice, Setup};
 use kgate_protocols::registry;
 
 use super::action::StopReason;
@@ -39,7 +39,7 @@ pub(super) struct CrashStop {
     announced: bool,
     /// Nodes that were declared dead.
     pub(super) crashed: BTreeSet<NodeId>,
-    /// Of those, the nodes whose clients have surely stopped: the gates know that they are gone.
+    /// Of those, the nodes whose clients have certainly stopped: the gates know that they are gone.
     pub(super) confirmed_dead: BTreeSet<NodeId>,
     /// Gates that the configuration of a peer defines differently, with the reason for clients.
     pub(super) conflicts: BTreeMap<GateId, String>,
@@ -96,16 +96,16 @@ impl Core {
     }
 
     /// A peer has met all others.
-    pub(super) fn has_met_all(&mut self, now: Time, node: NodeId, actions: &mut Vec<Action>) {
+    pub(super) fn has_met_all(&mut self, node: NodeId) {
         if let FailureModel::CrashStop(crashes) = &mut self.failures {
             crashes.met_all.insert(node);
-            self.begin_detection(now, actions);
+            self.begin_detection();
         }
     }
 
     /// Starts to detect crashes as soon as all nodes have met all others. A node that cannot answer
     /// yet is not dead.
-    pub(super) fn begin_detection(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn begin_detection(&mut self) {
         let FailureModel::CrashStop(crashes) = &mut self.failures else { return };
         let others = &self.others;
         if crashes.detector.is_some() || others.is_empty() || !others.is_subset(&crashes.met) {
@@ -114,14 +114,14 @@ impl Core {
         let (all, announces) = (others.is_subset(&crashes.met_all), !crashes.announced);
         crashes.announced = true;
         if announces {
-            self.broadcast(&PeerMessage::MetAll, actions);
+            self.broadcast(&PeerMessage::MetAll);
         }
         if all {
-            self.start_detector(now, actions);
+            self.start_detector();
         }
     }
 
-    fn start_detector(&mut self, now: Time, actions: &mut Vec<Action>) {
+    fn start_detector(&mut self) {
         let FailureModel::CrashStop(crashes) = &mut self.failures else { return };
         let setup = Setup {
             me: self.settings.me,
@@ -131,55 +131,40 @@ impl Core {
         };
         let mut effects = Vec::new();
         crashes.detector = super::detector(self.settings.detection, &setup, &mut effects);
-        self.carry_out_detector(now, effects, actions);
+        self.carry_out_detector(effects);
     }
 
     /// A message of a peer's detector. The peer was told by all nodes, and so by this one, that
     /// they have met.
-    pub(super) fn detector_message(
-        &mut self,
-        now: Time,
-        input: DriverInput,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), InputRejected> {
+    pub(super) fn detector_message(&mut self, input: DriverInput) -> Result<(), InputRejected> {
         let FailureModel::CrashStop(crashes) = &self.failures else { return Ok(()) };
         if crashes.detector.is_none() && crashes.announced {
-            self.start_detector(now, actions);
+            self.start_detector();
         }
-        self.drive_detector(now, input, actions)
+        self.drive_detector(input)
     }
 
     /// Hands the detector one input, if there is a detector, and carries out its effects.
-    pub(super) fn drive_detector(
-        &mut self,
-        now: Time,
-        input: DriverInput,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), InputRejected> {
+    pub(super) fn drive_detector(&mut self, input: DriverInput) -> Result<(), InputRejected> {
         let FailureModel::CrashStop(crashes) = &mut self.failures else { return Ok(()) };
         let Some(detector) = &mut crashes.detector else { return Ok(()) };
         let mut effects = Vec::new();
-        detector.handle(now, input, &mut effects)?;
-        self.carry_out_detector(now, effects, actions);
+        detector.handle(self.now, input, &mut effects)?;
+        self.carry_out_detector(effects);
         Ok(())
     }
 
-    fn carry_out_detector(
-        &mut self,
-        now: Time,
-        effects: Vec<DriverEffect>,
-        actions: &mut Vec<Action>,
-    ) {
+    fn carry_out_detector(&mut self, effects: Vec<DriverEffect>) {
         for effect in effects {
             match effect {
-                Effect::Send { to, message } => self.send(&to, &detector_frame(message), actions),
+                Effect::Send { to, message } => self.send(&to, &detector_frame(message)),
                 Effect::Arm { timer, least, most } => {
-                    self.timers.arm(now, Deadline::Detector(timer), least, most);
+                    self.timers.arm(self.now, Deadline::Detector(timer), least, most);
                 }
                 Effect::Disarm(timer) => self.timers.disarm(&Deadline::Detector(timer)),
                 Effect::Notify(notice) => {
                     if let Notice::Suspected { node, .. } = *notice {
-                        self.crash(now, node, actions);
+                        self.crash(node);
                     }
                 }
                 // A detector starts anew with its node.
@@ -189,7 +174,7 @@ impl Core {
     }
 
     /// Declares a node dead, for good.
-    pub(super) fn crash(&mut self, now: Time, node: NodeId, actions: &mut Vec<Action>) {
+    pub(super) fn crash(&mut self, node: NodeId) {
         let FailureModel::CrashStop(crashes) = &mut self.failures else { return };
         if !crashes.crashed.insert(node) {
             return;
@@ -199,23 +184,23 @@ impl Core {
         self.others.remove(&node);
         self.up.remove(&node);
         self.status_queries.gone(node);
-        actions.push(Action::Send(node, PeerMessage::DeclaredDead.bytes()));
-        actions.push(Action::Ban(node));
+        self.send_to(node, &PeerMessage::DeclaredDead);
+        self.actions.push(Action::Ban(node));
         // The clients of the node may go on until the validity that they were told last has
         // passed, and they were told before this instant.
         let wait = self.sessions.terms().over_after();
-        self.timers.arm(now, Deadline::ConfirmDead(node), wait, wait);
+        self.timers.arm(self.now, Deadline::ConfirmDead(node), wait, wait);
         // A detector that finds crashes by silence alone refuses this input.
         let crashed = DriverInput::Crashed { node, incarnation: Incarnation(0) };
-        let _ = self.drive_detector(now, crashed, actions);
-        self.begin_detection(now, actions);
+        let _ = self.drive_detector(crashed);
+        self.begin_detection();
         self.catalogue.answered(node, None);
-        self.advance_creation(now, actions);
-        self.send_status_reports(actions);
+        self.advance_creation();
+        self.send_status_reports();
     }
 
     /// No client can hold anything through the crashed node any more: the gates go on without it.
-    pub(super) fn confirm_dead(&mut self, now: Time, node: NodeId, actions: &mut Vec<Action>) {
+    pub(super) fn confirm_dead(&mut self, node: NodeId) {
         let FailureModel::CrashStop(crashes) = &mut self.failures else { return };
         crashes.confirmed_dead.insert(node);
         self.mark_dirty();
@@ -225,20 +210,18 @@ impl Core {
         let gates: Vec<GateId> =
             self.gates.iter().filter(|(_, gate)| hears(gate)).map(|(id, _)| *id).collect();
         for id in gates {
-            self.at_gate(now, id, actions, |gate, out| {
-                gate.crashed(now, node, Incarnation(0), out)
-            });
+            self.at_gate(id, |gate| gate.crashed(node, Incarnation(0)));
         }
     }
 
     /// Another node has declared this node dead. Of two parts that declare each other dead the
     /// smaller one stops; of equal parts, both stop.
-    pub(super) fn declared_dead(&mut self, by: NodeId, actions: &mut Vec<Action>) {
+    pub(super) fn declared_dead(&mut self, by: NodeId) {
         let FailureModel::CrashStop(crashes) = &self.failures else { return };
         let minority = 2 * crashes.crashed.len() >= self.settings.nodes as usize;
         if !crashes.crashed.contains(&by) || minority {
             let me = self.settings.me;
-            self.stop_all(StopReason::DeclaredDead { me, by }, actions);
+            self.stop_all(StopReason::DeclaredDead { me, by });
         }
     }
 }

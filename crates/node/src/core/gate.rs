@@ -4,9 +4,11 @@
 //! request several at once. A protocol of the papers serves one request at a time: the others wait
 //! in the queue until it is free.
 
+mod past_holds;
 mod undecided;
 mod withdraw;
 
+pub(crate) use past_holds::KEPT as PAST_HOLDS_KEPT;
 pub use undecided::DurableSpec;
 pub(super) use undecided::UndecidedGrant;
 
@@ -17,11 +19,12 @@ use kgate_core::{
     Effect, Fence, GrantId, Incarnation, Input, NodeId, Notice, Phase, Span, Time, To, ViewId,
 };
 
+use self::past_holds::PastHolds;
 use super::definition::Definition;
 use super::suspend::{SuspendedGate, SuspendedHolder};
 use super::view::{ClientView, GateView, Process, age};
 use super::{RequestKey, SessionId};
-use crate::driver::{Drive, DriverEffect, DriverInput, Encoded, InputRejected, TimerKey};
+use crate::driver::{Drive, DriverEffect, DriverInput, Encoded, InputRejected, TimerKey, is_grant};
 
 /// What the node does for a gate, in this order.
 #[derive(Debug)]
@@ -46,7 +49,7 @@ pub(super) enum GateEffect {
 
 /// A request that waits here.
 #[derive(Debug)]
-pub(super) struct Waiter {
+struct Waiter {
     /// None if the request was withdrawn and the protocol could not withdraw it: its grant is
     /// released at once.
     key: Option<RequestKey>,
@@ -55,17 +58,6 @@ pub(super) struct Waiter {
     process: Process,
     /// Set if its permit is durable.
     hold: Option<DurableSpec>,
-}
-
-impl Waiter {
-    pub(super) fn new(key: RequestKey, weight: u32, since: Time, process: Process) -> Self {
-        Self { key: Some(key), weight, since, process, hold: None }
-    }
-
-    /// A request for a durable permit, if `hold` is set.
-    pub(super) fn durable(self, hold: Option<DurableSpec>) -> Self {
-        Self { hold, ..self }
-    }
 }
 
 /// A request that holds a permit here.
@@ -110,7 +102,14 @@ pub(super) struct Gate {
     holding: BTreeMap<GrantId, Holder>,
     /// Grants that wait for a decision of the log.
     undecided: BTreeMap<GrantId, UndecidedGrant>,
+    past_holds: PastHolds,
+    /// Whether an operator set k at this node, which is the only one.
+    pub(super) is_set: bool,
     pub(super) counters: Counters,
+    /// The time of the present call.
+    now: Time,
+    /// What follows from the present call so far.
+    effects: Vec<GateEffect>,
 }
 
 impl Gate {
@@ -130,13 +129,38 @@ impl Gate {
             abandoned: 0,
             holding: BTreeMap::new(),
             undecided: BTreeMap::new(),
+            past_holds: PastHolds::default(),
+            is_set: false,
             counters: Counters::default(),
+            now: Time(0),
+            effects: Vec::new(),
         }
+    }
+
+    /// Makes one call at `now`, and returns its result and the effects that follow, in order.
+    pub(super) fn at<T>(
+        &mut self,
+        now: Time,
+        call: impl FnOnce(&mut Self) -> T,
+    ) -> (T, Vec<GateEffect>) {
+        self.now = now;
+        let result = call(self);
+        (result, std::mem::take(&mut self.effects))
     }
 
     /// The number of waiting requests.
     pub(super) fn waiters(&self) -> usize {
         self.waiting.len() - self.abandoned
+    }
+
+    /// Whether nobody holds or wants a slot here.
+    pub(super) fn is_unused(&self) -> bool {
+        self.holding.is_empty() && self.waiters() == 0
+    }
+
+    /// Whether the protocol has numbered slots, so that k can change.
+    pub(super) fn can_resize(&self) -> bool {
+        self.numbered
     }
 
     /// Sets what happens to the slots of a silent holder.
@@ -162,106 +186,96 @@ impl Gate {
         if self.numbered { self.definition.k.div_ceil(self.definition.lanes.max(1)) } else { 1 }
     }
 
-    /// Queues a request. Its weight has been checked.
+    /// Queues a request, for a durable permit if `hold` is set. Its weight has been checked.
     pub(super) fn acquire(
         &mut self,
-        now: Time,
-        waiter: Waiter,
-        out: &mut Vec<GateEffect>,
+        key: RequestKey,
+        weight: u32,
+        process: Process,
+        hold: Option<DurableSpec>,
     ) -> Result<(), InputRejected> {
+        let waiter = Waiter { key: Some(key), weight, since: self.now, process, hold };
         self.waiting.push_back(waiter);
-        self.submit_waiting(now, out).inspect_err(|_| drop(self.waiting.pop_back()))
+        self.submit_waiting().inspect_err(|_| drop(self.waiting.pop_back()))
     }
 
     /// Submits waiting requests to the protocol, as many as it takes.
-    fn submit_waiting(
-        &mut self,
-        now: Time,
-        out: &mut Vec<GateEffect>,
-    ) -> Result<(), InputRejected> {
+    fn submit_waiting(&mut self) -> Result<(), InputRejected> {
         while let Some(weight) = self.waiting.get(self.submitted).map(|waiter| waiter.weight) {
             if !self.numbered && (self.submitted > 0 || !self.holding.is_empty()) {
                 return Ok(());
             }
             // Counted first, since it may be granted at once.
             self.submitted += 1;
-            self.drive(now, Input::Acquire { weight }, out).inspect_err(|_| self.submitted -= 1)?;
+            self.drive(Input::Acquire { weight }).inspect_err(|_| self.submitted -= 1)?;
         }
         Ok(())
     }
 
     /// Releases the permit of a request, whose client has stopped using it. Returns whether it
     /// held one.
-    pub(super) fn release(
-        &mut self,
-        now: Time,
-        key: RequestKey,
-        out: &mut Vec<GateEffect>,
-    ) -> bool {
-        let Some((&grant, _)) = self.holding.iter().find(|(_, holder)| holder.key == key) else {
+    pub(super) fn release(&mut self, key: RequestKey) -> bool {
+        let Some((&grant, holder)) = self.holding.iter().find(|(_, holder)| holder.key == key)
+        else {
             return false;
         };
+        self.past_holds.add(age(self.now, holder.since));
         self.holding.remove(&grant);
-        self.return_grant(now, grant, out);
+        self.return_grant(grant);
         true
     }
 
-    fn return_grant(&mut self, now: Time, grant: GrantId, out: &mut Vec<GateEffect>) {
-        self.drive(now, Input::Release { grant }, out).expect("a grant is released once");
-        self.submit_more(now, out);
+    fn return_grant(&mut self, grant: GrantId) {
+        self.drive(Input::Release { grant }).expect("a grant is released once");
+        self.submit_more();
     }
 
     /// The protocol may be free for the next request.
-    fn submit_more(&mut self, now: Time, out: &mut Vec<GateEffect>) {
-        self.submit_waiting(now, out).expect("a waiting request was checked when it was queued");
+    fn submit_more(&mut self) {
+        self.submit_waiting().expect("a waiting request was checked when it was queued");
     }
 
     /// Hands the protocol one input and carries out its effects.
-    fn drive(
-        &mut self,
-        now: Time,
-        input: DriverInput,
-        out: &mut Vec<GateEffect>,
-    ) -> Result<(), InputRejected> {
+    fn drive(&mut self, input: DriverInput) -> Result<(), InputRejected> {
         let mut effects = Vec::new();
-        self.driver.handle(now, input, &mut effects)?;
-        self.carry_out(now, effects, out);
+        self.driver.handle(self.now, input, &mut effects)?;
+        self.carry_out(effects);
         Ok(())
     }
 
     /// Carries out the first effects of the protocol. If it restored a request of an earlier
     /// incarnation, that client is gone: a grant for it is released at once.
-    pub(super) fn started(
-        &mut self,
-        now: Time,
-        effects: Vec<DriverEffect>,
-        out: &mut Vec<GateEffect>,
-    ) {
-        let granted = |effect: &DriverEffect| matches!(effect, Effect::Notify(notice) if matches!(**notice, Notice::Granted { .. }));
-        if self.driver.observe().phase == Phase::Waiting || effects.iter().any(granted) {
+    pub(super) fn started(&mut self, effects: Vec<DriverEffect>) {
+        if self.driver.observe().phase == Phase::Waiting || effects.iter().any(is_grant) {
             let process = Process::default();
             self.waiting.push_back(Waiter {
                 key: None,
                 weight: 1,
-                since: now,
+                since: self.now,
                 process,
                 hold: None,
             });
             (self.submitted, self.abandoned) = (1, 1);
         }
-        self.carry_out(now, effects, out);
+        self.carry_out(effects);
     }
 
     /// A node becomes a member, and thereby begins this view.
-    pub(super) fn joined(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        view: ViewId,
-        out: &mut Vec<GateEffect>,
-    ) {
-        self.drive(now, Input::Joined { node, incarnation: view.incarnation(), view }, out)
+    pub(super) fn joined(&mut self, node: NodeId, view: ViewId) {
+        self.drive(Input::Joined { node, incarnation: view.incarnation(), view })
             .expect("a protocol with slots has incarnations");
+    }
+
+    /// Whether a request holds a permit under this fence, as 32 hexadecimal digits.
+    pub(super) fn holds_under(&self, key: RequestKey, fence: Option<&str>) -> bool {
+        let held = self.holding.values().find(|holder| holder.key == key);
+        held.is_some_and(|holder| hexadecimal(holder.fence).as_deref() == fence)
+    }
+
+    /// The slots and the fence of a request's permit.
+    pub(super) fn grant_of(&self, key: RequestKey) -> Option<(Vec<u32>, Option<Fence>)> {
+        let held = self.holding.values().find(|holder| holder.key == key)?;
+        Some((held.slots.clone(), held.fence))
     }
 
     /// The slots of a request's permit.
@@ -275,30 +289,23 @@ impl Gate {
     }
 
     /// An incarnation of a node has ended.
-    pub(super) fn crashed(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        incarnation: Incarnation,
-        out: &mut Vec<GateEffect>,
-    ) {
+    pub(super) fn crashed(&mut self, node: NodeId, incarnation: Incarnation) {
         // A protocol without this input refuses it, and nothing changes.
-        let _ = self.drive(now, Input::Crashed { node, incarnation }, out);
-        self.submit_more(now, out);
+        let _ = self.drive(Input::Crashed { node, incarnation });
+        self.submit_more();
     }
 
     /// Whether this node may grant (rule N5).
-    pub(super) fn lease(&mut self, now: Time, valid: bool, out: &mut Vec<GateEffect>) {
-        self.drive(now, Input::Lease(valid), out).expect("a protocol with slots knows leases");
+    pub(super) fn lease(&mut self, valid: bool) {
+        self.drive(Input::Lease(valid)).expect("a protocol with slots knows leases");
     }
 
     /// Changes k. Slots beyond it that are in use come back when they are released.
-    pub(super) fn resize(&mut self, now: Time, k: u32, author: String, out: &mut Vec<GateEffect>) {
+    pub(super) fn resize(&mut self, k: u32, author: String) {
         (self.definition.k, self.definition.author) = (k, author);
         // A closed gate has k = 0. Its protocol keeps one slot, which no request may take.
-        self.drive(now, Input::Resize(k.max(1)), out)
-            .expect("a protocol with slots can be resized");
-        self.submit_more(now, out);
+        self.drive(Input::Resize(k.max(1))).expect("a protocol with slots can be resized");
+        self.submit_more();
     }
 
     /// The state of the gate at a clean stop. No request waits any more.
@@ -337,29 +344,23 @@ impl Gate {
     }
 
     /// Hands a message to the protocol. A rejected message is counted.
-    pub(super) fn deliver(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        message: Bytes,
-        out: &mut Vec<GateEffect>,
-    ) -> Result<(), InputRejected> {
-        self.drive(now, Input::Deliver { from, message }, out)
+    pub(super) fn deliver(&mut self, from: NodeId, message: Bytes) -> Result<(), InputRejected> {
+        self.drive(Input::Deliver { from, message })
             .inspect_err(|_| self.counters.rejected += 1)?;
-        self.submit_more(now, out);
+        self.submit_more();
         Ok(())
     }
 
     /// A timer of the protocol fired.
-    pub(super) fn expire(&mut self, now: Time, timer: TimerKey, out: &mut Vec<GateEffect>) {
-        self.drive(now, Input::Expire(timer), out).expect("the protocol armed this timer");
-        self.submit_more(now, out);
+    pub(super) fn expire(&mut self, timer: TimerKey) {
+        self.drive(Input::Expire(timer)).expect("the protocol armed this timer");
+        self.submit_more();
     }
 
-    fn carry_out(&mut self, now: Time, effects: Vec<DriverEffect>, out: &mut Vec<GateEffect>) {
+    fn carry_out(&mut self, effects: Vec<DriverEffect>) {
         for effect in effects {
             match effect {
-                Effect::Persist(bytes) => out.push(GateEffect::Persist(bytes)),
+                Effect::Persist(bytes) => self.effects.push(GateEffect::Persist(bytes)),
                 Effect::Send { to, message } => {
                     let copies = match &to {
                         To::One(_) => 1,
@@ -367,36 +368,36 @@ impl Gate {
                         To::All => self.others,
                     };
                     *self.counters.sent.entry(message.kind).or_default() += copies;
-                    out.push(GateEffect::Send { to, message });
+                    self.effects.push(GateEffect::Send { to, message });
                 }
                 Effect::Arm { timer, least, most } => {
-                    out.push(GateEffect::Arm { timer, least, most });
+                    self.effects.push(GateEffect::Arm { timer, least, most });
                 }
-                Effect::Disarm(timer) => out.push(GateEffect::Disarm(timer)),
-                Effect::Notify(notice) => self.on_notice(now, *notice, out),
+                Effect::Disarm(timer) => self.effects.push(GateEffect::Disarm(timer)),
+                Effect::Notify(notice) => self.on_notice(*notice),
             }
         }
     }
 
-    fn on_notice(&mut self, now: Time, notice: Notice, out: &mut Vec<GateEffect>) {
+    fn on_notice(&mut self, notice: Notice) {
         match notice {
             Notice::Granted { grant, slots, fence } => {
                 let slots = slots.map_or_else(Vec::new, Vec::from);
-                self.on_granted(now, grant, slots, fence, out);
+                self.on_granted(grant, slots, fence);
             }
             Notice::Lost { grant } => {
                 if let Some(holder) = self.holding.remove(&grant) {
                     self.counters.losses += 1;
-                    out.push(GateEffect::Lost(holder.key));
+                    self.effects.push(GateEffect::Lost(holder.key));
                 } else if let Some(undecided) = self.undecided.remove(&grant) {
-                    // Its client was told nothing. The log rejects an entry for it that comes
+                    // Its client was not notified. The log rejects an entry for it that comes
                     // later.
-                    self.requeue(now, undecided, out);
+                    self.requeue(undecided);
                 }
             }
             Notice::TooLarge { weight, most } => {
                 if let Some(Waiter { key: Some(key), .. }) = self.take_first(weight) {
-                    out.push(GateEffect::TooLarge { key, weight, most });
+                    self.effects.push(GateEffect::TooLarge { key, weight, most });
                 }
             }
             // A gate has no use for these.
@@ -420,30 +421,23 @@ impl Gate {
 
     /// The grant is for the first request of its weight. A gate with several lanes does not serve
     /// requests in their order.
-    fn on_granted(
-        &mut self,
-        now: Time,
-        grant: GrantId,
-        slots: Vec<u32>,
-        fence: Option<Fence>,
-        out: &mut Vec<GateEffect>,
-    ) {
+    fn on_granted(&mut self, grant: GrantId, slots: Vec<u32>, fence: Option<Fence>) {
         let units = if self.numbered { slots.len() } else { 1 };
         let first = self.take_first(u32::try_from(units).expect("at most k"));
         let waiter = first.expect("a grant answers a submitted request");
-        let Some(key) = waiter.key else { return self.return_grant(now, grant, out) };
+        let Some(key) = waiter.key else { return self.return_grant(grant) };
         if let (Some(hold), Some(fence)) = (waiter.hold, fence) {
             let Waiter { weight, since, process, .. } = waiter;
             let key = Some(key);
             let undecided = UndecidedGrant { key, slots, fence, process, hold, weight, since };
-            return self.await_decision(grant, undecided, out);
+            return self.await_decision(grant, undecided);
         }
         let Waiter { weight, since, process, .. } = waiter;
         self.counters.grants += 1;
-        self.counters.longest_wait = self.counters.longest_wait.max(age(now, since));
-        let holder = Holder { key, weight, since: now, process, slots: slots.clone(), fence };
+        self.counters.longest_wait = self.counters.longest_wait.max(age(self.now, since));
+        let holder = Holder { key, weight, since: self.now, process, slots: slots.clone(), fence };
         self.holding.insert(grant, holder);
-        out.push(GateEffect::Granted { key, slots, fence });
+        self.effects.push(GateEffect::Granted { key, slots, fence });
     }
 
     /// What status queries show.
@@ -452,22 +446,29 @@ impl Gate {
         now: Time,
         me: NodeId,
         is_cut_off: impl Fn(RequestKey) -> bool,
+        is_guarded: impl Fn(RequestKey) -> bool,
     ) -> GateView {
         let seen = self.driver.observe();
         let holders = self.holding.values().map(|holder| ClientView {
             node: me,
+            session: holder.key.session.0,
+            number: holder.key.number,
             process: holder.process.clone(),
             weight: holder.weight,
             since: age(now, holder.since),
             slots: holder.slots.clone(),
-            fence: holder.fence.map(|fence| format!("{:032x}", fence.0)),
+            fence: hexadecimal(holder.fence),
             stamp: None,
             cut_off: is_cut_off(holder.key),
+            guarded: is_guarded(holder.key),
         });
         let stamp = seen.stamp.map(|stamp| (stamp.clock, stamp.node.0));
-        let waiting = self.waiting.iter().enumerate().filter(|(_, waiter)| waiter.key.is_some());
-        let waiting = waiting.map(|(at, waiter)| ClientView {
+        let waiting = self.waiting.iter().enumerate();
+        let waiting = waiting.filter_map(|(at, waiter)| Some((at, waiter, waiter.key?)));
+        let waiting = waiting.map(|(at, waiter, key)| ClientView {
             node: me,
+            session: key.session.0,
+            number: key.number,
             process: waiter.process.clone(),
             weight: waiter.weight,
             since: age(now, waiter.since),
@@ -475,6 +476,7 @@ impl Gate {
             fence: None,
             stamp: stamp.filter(|_| at < self.submitted),
             cut_off: false,
+            guarded: false,
         });
         GateView {
             name: self.definition.name.clone(),
@@ -487,6 +489,12 @@ impl Gate {
             holders: holders.collect(),
             waiting: waiting.collect(),
             lacking: seen.lacking,
+            past_holds: self.past_holds.all(),
         }
     }
+}
+
+/// A fence for people: 32 hexadecimal digits, which sort as the fences do.
+fn hexadecimal(fence: Option<Fence>) -> Option<String> {
+    fence.map(|fence| format!("{:032x}", fence.0))
 }

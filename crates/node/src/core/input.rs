@@ -6,7 +6,9 @@ use kgate_control::state::Applied;
 use kgate_control::voters::Voters;
 use kgate_core::{Incarnation, NodeId};
 
+use super::calls::Call;
 use super::messages::ClientMessage;
+use super::process_bound::RestoredGate;
 use super::{ClientId, SessionId};
 
 /// One thing that happens to a node.
@@ -17,6 +19,11 @@ pub enum Input {
     /// The stream of a client ended. Its waiting requests are withdrawn. Its permits stay until the
     /// session expires or is resumed.
     ClientGone(ClientId),
+    /// The client of a new stream offers its processes, which the shell can end. Comes before the
+    /// first message of the stream.
+    TreeOffered(ClientId),
+    /// No process of this session is left. Answers [`Action::EndTree`](super::Action::EndTree).
+    TreeEnded(SessionId),
     /// Something happened at the link to a peer.
     Peer(NodeId, PeerEvent),
     /// The log applied an entry and stored it here (rule N3). Entries come in order and without a
@@ -45,7 +52,7 @@ pub enum Input {
         /// A random name of this start.
         start: u64,
     },
-    /// Somebody asks for the status of a gate, or of all gates. Answered by
+    /// A query for the status of a gate, or of all gates. Answered by
     /// [`Action::StatusReport`](super::Action::StatusReport).
     StatusQuery {
         /// The number of the query.
@@ -63,15 +70,15 @@ pub enum Input {
         /// The number of the request.
         number: u64,
     },
-    /// A gate existed in an earlier incarnation of this node, which is the only node.
-    RestoreGate {
-        /// The name of the gate.
-        name: String,
-        /// The number of its slots.
-        k: u32,
-        /// The slots that processes still use.
-        in_use: Vec<u32>,
+    /// A call that belongs to no session. Answered by [`Action::Answer`](super::Action::Answer).
+    Call {
+        /// The number of the call.
+        number: u64,
+        /// The call.
+        call: Call,
     },
+    /// A gate existed in an earlier incarnation of this node, which is the only node.
+    RestoreGate(RestoredGate),
     /// A deadline of [`Core::next_due`](super::Core::next_due) has passed.
     Tick,
     /// This node stops cleanly. It takes no further input.

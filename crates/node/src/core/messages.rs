@@ -6,8 +6,12 @@ pub use kgate_api::v1::ErrorCode;
 use kgate_control::state::{PermitId, Policy};
 use kgate_core::{Fence, Span};
 
+use super::reentry::ReentryKey;
 use super::view::Process;
 use super::{Secret, SessionId};
+
+/// Why something was refused: for programs, and for people.
+pub type Refusal = (ErrorCode, String);
 
 /// A message from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +133,8 @@ pub enum ServerMessage {
     Granted {
         /// The number of the request.
         number: u64,
+        /// The name of the gate.
+        gate: String,
         /// Its slots, where slots are numbered.
         slots: Vec<u32>,
         /// Its fencing token, where the protocol has one.
@@ -137,6 +143,11 @@ pub enum ServerMessage {
         k: u32,
         /// Set if the permit is durable.
         durable: Option<DurableGrant>,
+        /// The files that the holder locks, one per slot, where permits are bound to processes. The
+        /// core leaves them to the shell.
+        lock_files: Vec<String>,
+        /// What proves that a process runs under the permit; none for a durable one.
+        reentry_key: Option<ReentryKey>,
     },
     /// Answers [`PermitCommand::Renew`].
     PermitRenewed {

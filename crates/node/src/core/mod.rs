@@ -9,7 +9,10 @@
 //! - `gate.rs`: a protocol with its local queue and holders; `catalogue.rs`: the gates of a cluster
 //!   without a log; `definition.rs`: what a gate is;
 //! - `sessions.rs`, `secret.rs`: sessions of clients; `clients.rs`: the path of their requests;
-//!   `process_bound.rs`: permits that are bound to processes;
+//!   `process_bound.rs`: permits that are bound to processes; `guarded.rs`: the end of processes
+//!   that outlive their session;
+//! - `calls.rs`: commands and questions outside of sessions; `reentry.rs`: work that runs under a
+//!   permit already;
 //! - `peers.rs`: links to other nodes; `failures.rs`: the failure model, crash-stop or leases;
 //! - `control/`: with leases, the agreed log, the lease of this node and its own incarnation;
 //! - `suspend.rs`: a clean stop, and the restart after it;
@@ -17,17 +20,20 @@
 //!   what they show; `timers.rs`: the timers.
 
 mod action;
+mod calls;
 mod catalogue;
 mod clients;
 mod control;
 mod definition;
 mod failures;
 mod gate;
+mod guarded;
 mod input;
 mod messages;
 mod peer_message;
 mod peers;
 mod process_bound;
+mod reentry;
 mod secret;
 mod sessions;
 mod status;
@@ -38,22 +44,27 @@ mod watch;
 
 pub use crate::driver::{InputRejected, Unreadable};
 pub use action::{Action, LogEvent, StopReason};
+pub(crate) use calls::NO_LOG;
+pub use calls::{Call, CallReply, GateSetting};
 pub use catalogue::CATALOGUE;
 pub use control::{ControlSettings, ControlView};
 pub use definition::{BadDefinition, Definition};
+pub(crate) use gate::PAST_HOLDS_KEPT;
 pub use gate::{Counters, DurableSpec};
 pub use input::{Input, PeerEvent};
 pub use messages::{
-    AcquireRequest, ClientMessage, DurableGrant, DurableOptions, ErrorCode, PermitCommand,
+    AcquireRequest, ClientMessage, DurableGrant, DurableOptions, ErrorCode, PermitCommand, Refusal,
     ServerMessage,
 };
 pub use peer_message::{GateId, PeerMessage};
 pub use peers::PeerError;
+pub use process_bound::RestoredGate;
+pub use reentry::{HeldPermit, ReentryKey};
 pub use secret::Secret;
 pub use sessions::SessionTerms;
 pub use status::StatusReport;
 pub use suspend::Suspended;
-pub use view::{ClientView, DurablePermitView, GateView, NodeStatus, Process};
+pub use view::{ClientView, DurablePermitView, GateView, HolderId, NodeStatus, Process};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +79,7 @@ use bytes::Bytes;
 
 use crate::driver::{Drive, Driver, DriverEffect};
 use catalogue::Catalogue;
-use control::Control;
+use control::{Control, Log};
 use failures::{CrashStop, FailureModel};
 use gate::{Gate, GateEffect};
 use sessions::Sessions;
@@ -98,7 +109,7 @@ pub enum Detection {
     Heartbeat,
     /// Tests along Hi-ADSD clusters.
     HiAdsd,
-    /// None.
+    /// No detector: crashes are learned from the log or not at all.
     Off,
 }
 
@@ -135,6 +146,8 @@ pub struct Settings {
     pub incarnation: Incarnation,
     /// The seed of its randomness.
     pub seed: u64,
+    /// Whether the node has a place for what must survive its end.
+    pub has_store: bool,
     /// The settings of the control plane; none with crash-stop.
     pub control: Option<ControlSettings>,
 }
@@ -154,6 +167,7 @@ pub enum CannotStart {
 pub struct Core {
     settings: Settings,
     failures: FailureModel,
+    log: Log,
     gates: BTreeMap<GateId, Gate>,
     catalogue: Catalogue,
     /// Requests for gates that are being created.
@@ -169,6 +183,10 @@ pub struct Core {
     status_queries: status::StatusQueries,
     watching: watch::Watching,
     stopped: bool,
+    /// The time of the present input.
+    now: Time,
+    /// The actions that follow from the present input so far.
+    actions: Vec<Action>,
     #[cfg(test)]
     mutations: tests::Mutations,
 }
@@ -188,6 +206,7 @@ impl Core {
                 }
                 None => FailureModel::CrashStop(CrashStop::default()),
             },
+            log: Log::new(settings.me, settings.incarnation),
             gates: BTreeMap::new(),
             catalogue: Catalogue::default(),
             pending: Vec::new(),
@@ -199,13 +218,16 @@ impl Core {
             status_queries: status::StatusQueries::default(),
             watching: watch::Watching::default(),
             stopped: false,
+            now,
+            actions: Vec::new(),
             #[cfg(test)]
             mutations: tests::Mutations::default(),
             settings,
         };
         if core.failures.has_leases() {
             core.others.clear();
-            core.begin_control(now, actions)?;
+            core.begin_control()?;
+            actions.append(&mut core.actions);
             return Ok(core);
         }
         if core.settings.new_gates.is_some() {
@@ -218,53 +240,59 @@ impl Core {
                 policy: Policy::Lease,
                 author: "kgate".into(),
             };
-            core.open_gate(now, guard, None, actions)?;
+            core.open_gate(guard, None)?;
         }
         for definition in core.settings.fixed.clone() {
             let restored = stored.get(&definition.id).map(Vec::as_slice);
             core.catalogue.insert(definition.clone());
-            core.open_gate(now, definition, restored, actions)?;
+            core.open_gate(definition, restored)?;
         }
-        core.begin_detection(now, actions);
+        core.begin_detection();
+        actions.append(&mut core.actions);
         Ok(core)
     }
 
     /// Takes one input and appends the actions that follow, in order.
     pub fn handle(&mut self, now: Time, input: Input, actions: &mut Vec<Action>) {
+        self.now = now;
+        std::mem::swap(&mut self.actions, actions);
         // N5: the clock is read against the lease before an input reaches a gate, and again after
         // an input that may have changed the lease.
-        self.check_lease(now, actions);
+        self.check_lease();
         match input {
-            Input::Client(client, message) => self.on_client(now, client, message, actions),
-            Input::ClientGone(client) => self.on_client_gone(now, client, actions),
+            Input::Client(client, message) => self.on_client(client, message),
+            Input::ClientGone(client) => self.on_client_gone(client),
+            Input::TreeOffered(client) => self.on_tree_offered(client),
+            Input::TreeEnded(session) => self.on_tree_ended(session),
             Input::Peer(peer, event) => {
-                if let Err(error) = self.on_peer(now, peer, event, actions) {
-                    actions.push(Action::Log(LogEvent::PeerRejected { peer, error }));
+                if let Err(error) = self.on_peer(peer, event) {
+                    self.actions.push(Action::Log(LogEvent::PeerRejected { peer, error }));
                 }
             }
-            Input::Applied(entry) => self.on_applied(now, entry, actions),
-            Input::Proposed { number, result } => self.on_proposed(now, number, result, actions),
-            Input::LogStatus(status) => self.on_log_status(now, status),
-            Input::VotersAppended(voters) => self.on_voters_appended(now, voters),
-            Input::ClockJumped => self.on_clock_jumped(now),
+            Input::Applied(entry) => self.on_applied(entry),
+            Input::Proposed { number, result } => self.on_proposed(number, result),
+            Input::LogStatus(status) => self.on_log_status(status),
+            Input::VotersAppended(voters) => self.on_voters_appended(voters),
+            Input::ClockJumped => self.on_clock_jumped(),
             Input::BeginIncarnation { incarnation, start } => {
-                self.begin_incarnation(now, incarnation, start, actions);
+                self.begin_incarnation(incarnation, start);
             }
             Input::StatusQuery { query, gate } => {
-                self.on_status_query(now, query, gate.as_deref(), actions);
+                self.on_status_query(query, gate.as_deref());
             }
-            Input::Watch(begins) => self.on_watch(begins, actions),
+            Input::Watch(begins) => self.on_watch(begins),
             Input::SlotsFree { session, number } => {
-                self.on_slots_free(now, session, number, actions);
+                self.on_slots_free(session, number);
             }
-            Input::RestoreGate { name, k, in_use } => {
-                self.restore_gate(now, &name, k, &in_use, actions);
-            }
-            Input::Tick => self.on_tick(now, actions),
-            Input::Stop => self.on_stop(now, actions),
+            Input::Call { number, call } => self.on_call(number, call),
+            Input::RestoreGate(restored) => self.restore_gate(restored),
+            Input::Tick => self.on_tick(),
+            Input::Stop => self.on_stop(),
         }
-        self.check_lease(now, actions);
-        self.notify_watchers_later(now);
+        self.check_lease();
+        self.forget_trees();
+        self.notify_watchers_later();
+        std::mem::swap(&mut self.actions, actions);
     }
 
     /// The next deadline, for [`Input::Tick`].
@@ -272,28 +300,29 @@ impl Core {
         self.timers.next().into_iter().chain(self.sessions.next()).chain(self.lease_due(now)).min()
     }
 
-    fn on_tick(&mut self, now: Time, actions: &mut Vec<Action>) {
-        self.lease_tick(now, actions);
-        for session in self.sessions.over(now) {
-            self.end_session(now, session, actions);
+    fn on_tick(&mut self) {
+        self.lease_tick();
+        for session in self.sessions.over(self.now) {
+            self.expire_session(session);
         }
-        while let Some(due) = self.timers.pop(now) {
+        while let Some(due) = self.timers.pop(self.now) {
             match due {
                 Deadline::Gate(id, timer) => {
-                    self.at_gate(now, id, actions, |gate, out| gate.expire(now, timer, out));
+                    self.at_gate(id, |gate| gate.expire(timer));
                 }
                 Deadline::Detector(timer) => {
-                    let taken = self.drive_detector(now, kgate_core::Input::Expire(timer), actions);
+                    let taken = self.drive_detector(kgate_core::Input::Expire(timer));
                     taken.expect("it was armed by the detector itself");
                 }
-                Deadline::Patience(key) => self.no_wait_expired(now, key, actions),
-                Deadline::StatusQuery(question) => self.status_timed_out(question, actions),
-                Deadline::ConfirmDead(node) => self.confirm_dead(now, node, actions),
-                Deadline::NotifyWatchers => self.notify_watchers(actions),
-                Deadline::NoQuorum => self.quorum_lost(now, actions),
-                Deadline::Reclaim(key) => self.release(now, key, actions),
-                Deadline::Expire(permit) => self.expire_permit(now, permit, actions),
-                Deadline::Reconcile => self.reconcile(now, actions),
+                Deadline::Patience(key) => self.no_wait_expired(key),
+                Deadline::StatusQuery(question) => self.status_timed_out(question),
+                Deadline::ConfirmDead(node) => self.confirm_dead(node),
+                Deadline::NotifyWatchers => self.notify_watchers(),
+                Deadline::NoQuorum => self.quorum_lost(),
+                Deadline::Reclaim(key) => self.reclaim(key),
+                Deadline::EndTree(session) => self.end_tree(session),
+                Deadline::Expire(permit) => self.expire_permit(permit),
+                Deadline::Reconcile => self.reconcile(),
             }
         }
     }
@@ -322,67 +351,64 @@ impl Core {
         self.up.len()
     }
 
+    /// Sends a message to a client.
+    fn reply(&mut self, client: ClientId, message: ServerMessage) {
+        self.actions.push(Action::Reply(client, message));
+    }
+
+    /// Sends a message to a peer.
+    fn send_to(&mut self, node: NodeId, message: &PeerMessage) {
+        self.actions.push(Action::Send(node, message.bytes()));
+    }
+
     /// Sends a message to all others.
-    fn broadcast(&self, message: &PeerMessage, actions: &mut Vec<Action>) {
+    fn broadcast(&mut self, message: &PeerMessage) {
         let bytes = message.bytes();
-        actions.extend(self.others.iter().map(|node| Action::Send(*node, bytes.clone())));
+        self.actions.extend(self.others.iter().map(|node| Action::Send(*node, bytes.clone())));
     }
 
     /// Calls a gate and carries out its effects.
-    fn at_gate<T>(
-        &mut self,
-        now: Time,
-        id: GateId,
-        actions: &mut Vec<Action>,
-        what: impl FnOnce(&mut Gate, &mut Vec<GateEffect>) -> T,
-    ) -> Option<T> {
-        let mut effects = Vec::new();
-        let made = what(self.gates.get_mut(&id)?, &mut effects);
-        self.carry_out(now, id, effects, actions);
-        Some(made)
+    fn at_gate<T>(&mut self, id: GateId, call: impl FnOnce(&mut Gate) -> T) -> Option<T> {
+        let (result, effects) = self.gates.get_mut(&id)?.at(self.now, call);
+        self.carry_out(id, effects);
+        Some(result)
     }
 
-    fn carry_out(
-        &mut self,
-        now: Time,
-        id: GateId,
-        effects: Vec<GateEffect>,
-        actions: &mut Vec<Action>,
-    ) {
+    fn carry_out(&mut self, id: GateId, effects: Vec<GateEffect>) {
         for effect in effects {
             match effect {
                 GateEffect::Send { to, message } => {
-                    self.send(&to, &peer_message::gate_frame(id, message), actions);
+                    self.send(&to, &peer_message::gate_frame(id, message));
                 }
                 GateEffect::Arm { timer, least, most } => {
-                    self.timers.arm(now, Deadline::Gate(id, timer), least, most)
+                    self.timers.arm(self.now, Deadline::Gate(id, timer), least, most)
                 }
                 GateEffect::Disarm(timer) => self.timers.disarm(&Deadline::Gate(id, timer)),
-                GateEffect::Persist(bytes) => actions.push(Action::Store(id, bytes)),
+                GateEffect::Persist(bytes) => self.actions.push(Action::Store(id, bytes)),
                 GateEffect::Granted { key, slots, fence } => {
-                    self.on_granted(now, id, key, slots, fence, actions);
+                    self.on_granted(id, key, slots, fence);
                 }
                 GateEffect::Decided(grant) => {
-                    self.propose_hold(id, grant, actions);
-                    self.reconcile_later(now);
+                    self.propose_hold(id, grant);
+                    self.reconcile_later();
                 }
                 GateEffect::Lost(key) => {
-                    self.lose(key, "its node takes part no more".into(), actions);
+                    self.lose(key, "its node is excluded from the cluster".into());
                 }
                 GateEffect::TooLarge { key, weight, most } => {
                     let text = format!(
                         "{weight} permits at once were asked for, and the gate has {most} now"
                     );
-                    self.refuse(key, ErrorCode::TooLarge, text, actions);
+                    self.refuse(key, ErrorCode::TooLarge, text);
                 }
             }
         }
     }
 
-    fn send(&self, to: &To, frame: &Bytes, actions: &mut Vec<Action>) {
+    fn send(&mut self, to: &To, frame: &Bytes) {
         let mut send = |node: NodeId| {
             if !self.failures.has_crashed(node) {
-                actions.push(Action::Send(node, frame.clone()));
+                self.actions.push(Action::Send(node, frame.clone()));
             }
         };
         match to {
@@ -395,10 +421,8 @@ impl Core {
     /// Opens a gate.
     fn open_gate(
         &mut self,
-        now: Time,
         definition: Definition,
         stored: Option<&[u8]>,
-        actions: &mut Vec<Action>,
     ) -> Result<(), CannotStart> {
         let name = definition.name.clone();
         let wrong = |error| CannotStart::Gate(name.clone(), error);
@@ -429,20 +453,20 @@ impl Core {
             .map_err(|unreadable| CannotStart::Stored(name.clone(), unreadable))?;
         let id = definition.id;
         self.gates.insert(id, Gate::new(definition, driver, self.settings.nodes, entry.slots));
-        self.at_gate(now, id, actions, |gate, out| gate.started(now, effects, out));
-        self.reserve(now, id, actions);
+        self.at_gate(id, |gate| gate.started(effects));
+        self.reserve(id);
         // A gate that resumes knows its members.
         for (node, view) in since.into_iter().filter(|_| !goes_on) {
-            self.at_gate(now, id, actions, |gate, out| gate.joined(now, node, view, out));
+            self.at_gate(id, |gate| gate.joined(node, view));
         }
         if self.failures.has_leases() {
             let granting = self.is_granting();
-            self.at_gate(now, id, actions, |gate, out| gate.lease(now, granting, out));
+            self.at_gate(id, |gate| gate.lease(granting));
         } else if self.settings.nodes == 1 && entry.slots {
             // No other node has to agree: each incarnation of the only node begins a view of its
             // own, so that fences grow across all of them.
             let (me, view) = (self.settings.me, ViewId(self.settings.incarnation.0));
-            self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, view, out));
+            self.at_gate(id, |gate| gate.joined(me, view));
         }
         let dead = match &self.failures {
             FailureModel::CrashStop(crashes) if entry.detector.is_some() => {
@@ -451,9 +475,7 @@ impl Core {
             FailureModel::CrashStop(_) | FailureModel::Leases(_) => BTreeSet::new(),
         };
         for node in dead {
-            self.at_gate(now, id, actions, |gate, out| {
-                gate.crashed(now, node, Incarnation(0), out)
-            });
+            self.at_gate(id, |gate| gate.crashed(node, Incarnation(0)));
         }
         Ok(())
     }

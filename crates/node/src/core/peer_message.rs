@@ -1,6 +1,6 @@
 //! Messages between nodes. A frame of a link carries one message.
 //!
-//! Messages of protocols are opaque here. The first byte tells the kind of a message. The link
+//! Messages of protocols are opaque here. The first byte is the kind of a message. The link
 //! bounds the length of a frame.
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ pub use kgate_control::state::GateId;
 use serde::{Deserialize, Serialize};
 
 use super::definition::Definition;
-use super::view::{GateView, NodeStatus};
+use super::view::{GateView, HolderId, NodeStatus};
 use crate::driver::Encoded;
 
 /// The greatest id that a peer may use for a gate, so that there is always a next one.
@@ -70,11 +70,11 @@ pub enum PeerMessage {
         /// The status of the sender.
         who: NodeStatus,
     },
-    /// Whether the sender has watchers, and has to be told of changes.
+    /// Whether the sender has watchers and must be notified of changes.
     Watch(bool),
     /// Something visible to status queries changed at the sender.
     Changed,
-    /// The sender stops, after it has released its last grant. It takes part no more.
+    /// The sender stops, after it has released its last grant. It is leaving the cluster.
     Leaving,
     /// The sender has declared the receiver dead: the receiver must stop.
     DeclaredDead,
@@ -84,6 +84,13 @@ pub enum PeerMessage {
     Lease(LeaseMessage),
     /// A message of the agreed log. The shell hands it to the log, not to the core.
     Log(#[serde(with = "payload")] Bytes),
+    /// An operator evicts a holder at the receiver. Status queries show whether it is gone.
+    EvictHolder {
+        /// The holder.
+        holder: HolderId,
+        /// The operator, for people.
+        author: String,
+    },
 }
 
 /// The first byte of a message of a gate's protocol.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use kgate_core::{Input, NodeId, Refusal, Time};
+use kgate_core::{Input, NodeId, Refusal};
 
 use super::catalogue::{Answer, CATALOGUE, NextStep};
 use super::clients::CATALOGUE_REQUEST;
@@ -57,13 +57,7 @@ pub enum PeerError {
 
 impl Core {
     /// Something happened at the link to a peer. An error is what no correct peer sends.
-    pub(super) fn on_peer(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        event: PeerEvent,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), PeerError> {
+    pub(super) fn on_peer(&mut self, from: NodeId, event: PeerEvent) -> Result<(), PeerError> {
         // With a log there may be more nodes than at the start.
         let unknown = !self.failures.has_leases() && from.0 >= self.settings.nodes;
         if self.stopped || from == self.settings.me || unknown {
@@ -71,72 +65,66 @@ impl Core {
         }
         match event {
             PeerEvent::Up if self.failures.has_crashed(from) => {
-                actions.push(Action::Send(from, PeerMessage::DeclaredDead.bytes()));
+                self.send_to(from, &PeerMessage::DeclaredDead);
             }
             PeerEvent::Up => {
                 self.up.insert(from);
                 self.met(from);
                 if !self.failures.has_leases() {
-                    actions.push(Action::Send(
+                    self.actions.push(Action::Send(
                         from,
                         PeerMessage::ConfiguredGates(self.settings.fixed.clone()).bytes(),
                     ));
                 }
-                actions.extend(
+                self.actions.extend(
                     self.watch_message().map(|message| Action::Send(from, message.bytes())),
                 );
                 self.mark_dirty();
-                self.begin_detection(now, actions);
+                self.begin_detection();
             }
             PeerEvent::Down => {
                 self.up.remove(&from);
                 self.status_queries.gone(from);
-                self.send_status_reports(actions);
-                self.hint(now, from);
+                self.send_status_reports();
+                self.hint(from);
                 self.mark_dirty();
             }
             PeerEvent::Broken | PeerEvent::Banned if self.failures.has_leases() => {
-                self.hint(now, from);
+                self.hint(from);
             }
-            PeerEvent::Broken => self.crash(now, from, actions),
-            PeerEvent::Banned => self.declared_dead(from, actions),
+            PeerEvent::Broken => self.crash(from),
+            PeerEvent::Banned => self.declared_dead(from),
             PeerEvent::Received(frame) => {
                 let message = PeerMessage::read(&frame).ok_or(PeerError::Malformed)?;
                 if message == PeerMessage::DeclaredDead && !self.failures.has_leases() {
-                    self.declared_dead(from, actions);
+                    self.declared_dead(from);
                 } else if self.failures.has_crashed(from) {
-                    actions.push(Action::Send(from, PeerMessage::DeclaredDead.bytes()));
+                    self.send_to(from, &PeerMessage::DeclaredDead);
                 } else {
-                    return self.message(now, from, message, actions);
+                    return self.message(from, message);
                 }
             }
         }
         Ok(())
     }
 
-    fn message(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        message: PeerMessage,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), PeerError> {
+    fn message(&mut self, from: NodeId, message: PeerMessage) -> Result<(), PeerError> {
         if self.failures.has_leases() && message.is_of_catalogue() {
             return Err(PeerError::CatalogueMessage);
         }
         match message {
             PeerMessage::Gate(id, bytes) => {
-                return self.gate_message(now, from, id, bytes, actions);
+                return self.gate_message(from, id, bytes);
             }
             PeerMessage::Detector(message) => {
                 let input = Input::Deliver { from, message };
-                return Ok(self.detector_message(now, input, actions)?);
+                return Ok(self.detector_message(input)?);
             }
             PeerMessage::ConfiguredGates(theirs) => self.compare(from, &theirs),
             PeerMessage::Collect { round, name } => {
                 let definition = self.catalogue.get(&name).cloned();
                 let known = PeerMessage::Known { round, definition, last: self.catalogue.last() };
-                actions.push(Action::Send(from, known.bytes()));
+                self.send_to(from, &known);
             }
             PeerMessage::Known { round, definition, last } => {
                 definition.iter().try_for_each(|definition| self.check(definition))?;
@@ -145,46 +133,50 @@ impl Core {
                 }
                 self.catalogue
                     .answered(from, Some(Answer { round, known: Some((definition, last)) }));
-                self.advance_creation(now, actions);
+                self.advance_creation();
             }
             PeerMessage::Define { round, definition } => {
                 self.check(&definition)?;
-                self.learn(now, definition, actions);
-                actions.push(Action::Send(from, PeerMessage::Defined { round }.bytes()));
+                self.learn(definition);
+                self.send_to(from, &PeerMessage::Defined { round });
             }
             PeerMessage::Defined { round } => {
                 self.catalogue.answered(from, Some(Answer { round, known: None }));
-                self.advance_creation(now, actions);
+                self.advance_creation();
             }
             PeerMessage::DescribeGate(id) => {
                 let definition = self.gates.get(&id).map(|gate| gate.definition.clone());
-                // Nobody waits for the answer to round 0.
+                // No gate waits for the answer to round 0.
                 let define = definition
                     .map(|definition| PeerMessage::Define { round: 0, definition }.bytes());
-                actions.extend(define.map(|bytes| Action::Send(from, bytes)));
+                self.actions.extend(define.map(|bytes| Action::Send(from, bytes)));
             }
             PeerMessage::StatusQuery { question, gate } => {
-                let gates = self.views(now, gate.as_deref());
-                let seen = PeerMessage::StatusReply { question, gates, who: self.who(now) };
-                actions.push(Action::Send(from, seen.bytes()));
+                let gates = self.views(gate.as_deref());
+                let seen = PeerMessage::StatusReply { question, gates, who: self.who() };
+                self.send_to(from, &seen);
             }
             PeerMessage::StatusReply { question, gates, who } => {
                 if who.node == from {
                     self.status_queries.seen(question, who, gates);
-                    self.send_status_reports(actions);
+                    self.send_status_reports();
                 }
             }
             PeerMessage::Watch(begins) => self.watched(from, begins),
-            PeerMessage::Changed => actions.push(Action::Changed),
+            PeerMessage::Changed => self.actions.push(Action::Changed),
             // With leases the log alone says who is gone, and the voters find silent nodes.
             PeerMessage::Leaving | PeerMessage::DeclaredDead | PeerMessage::MetAll
                 if self.failures.has_leases() => {}
-            PeerMessage::Leaving => self.crash(now, from, actions),
+            PeerMessage::Leaving => self.crash(from),
             PeerMessage::DeclaredDead => unreachable!("answered before"),
-            PeerMessage::MetAll => self.has_met_all(now, from, actions),
-            PeerMessage::Lease(message) => self.lease_message(now, from, message, actions),
+            PeerMessage::MetAll => self.has_met_all(from),
+            PeerMessage::Lease(message) => self.lease_message(from, message),
             PeerMessage::Log(_) => {
                 return Err(PeerError::LogMessage);
+            }
+            // The operator's node looks at the status, whatever came of it.
+            PeerMessage::EvictHolder { holder, author } => {
+                let _ = self.evict_holder(&holder, &author);
             }
         }
         Ok(())
@@ -192,18 +184,10 @@ impl Core {
 
     /// A message for a gate. Messages for an unknown gate wait until the gate is known; without a
     /// log the sender is asked to define it.
-    fn gate_message(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        id: GateId,
-        message: Bytes,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), PeerError> {
+    fn gate_message(&mut self, from: NodeId, id: GateId, message: Bytes) -> Result<(), PeerError> {
         if self.gates.contains_key(&id) {
-            let deliver =
-                |gate: &mut super::Gate, out: &mut Vec<_>| gate.deliver(now, from, message, out);
-            return match self.at_gate(now, id, actions, deliver) {
+            let deliver = |gate: &mut super::Gate| gate.deliver(from, message);
+            return match self.at_gate(id, deliver) {
                 // The sender may have sent it before it left. Where members come and go, such a
                 // message is no error.
                 Some(Err(InputRejected::Refused(Refusal::UnknownNode(_))))
@@ -220,7 +204,7 @@ impl Core {
         let agreed = self.failures.has_leases();
         let early = self.early.entry(id).or_default();
         if early.is_empty() && !agreed {
-            actions.push(Action::Send(from, PeerMessage::DescribeGate(id).bytes()));
+            self.actions.push(Action::Send(from, PeerMessage::DescribeGate(id).bytes()));
         }
         let waiting: usize = early.iter().map(|(_, message)| message.len() + 32).sum();
         if waiting + message.len() > EARLY {
@@ -248,56 +232,49 @@ impl Core {
     }
 
     /// Opens a gate that a peer has defined.
-    fn learn(&mut self, now: Time, definition: Definition, actions: &mut Vec<Action>) {
+    fn learn(&mut self, definition: Definition) {
         if self.gates.contains_key(&definition.id) {
             return;
         }
-        self.open_gate(now, definition.clone(), None, actions).expect("it was looked at");
-        self.gate_opened(now, definition, actions);
+        self.open_gate(definition.clone(), None).expect("it was looked at");
+        self.gate_opened(definition);
     }
 
     /// A gate is open now: hands it the messages and requests that waited for it.
-    pub(super) fn gate_opened(
-        &mut self,
-        now: Time,
-        definition: Definition,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn gate_opened(&mut self, definition: Definition) {
         let (id, name) = (definition.id, definition.name.clone());
         self.catalogue.insert(definition.clone());
-        actions.push(Action::Opened(definition));
+        self.actions.push(Action::Opened(definition));
         for (from, bytes) in self.early.remove(&id).unwrap_or_default() {
             // A rejected early message is dropped.
-            let _ = self.gate_message(now, from, id, bytes, actions);
+            let _ = self.gate_message(from, id, bytes);
         }
-        self.place_all(now, &name, actions);
+        self.place_all(&name);
     }
 
     /// This node holds the permit of the catalogue: creates the next gate, or releases the permit.
-    pub(super) fn create_next(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn create_next(&mut self) {
         match self.catalogue.begin(self.others.clone()) {
             Some(message) => {
-                self.broadcast(&message, actions);
-                self.advance_creation(now, actions);
+                self.broadcast(&message);
+                self.advance_creation();
             }
             None => {
-                self.at_gate(now, CATALOGUE, actions, |gate, out| {
-                    gate.release(now, CATALOGUE_REQUEST, out)
-                });
+                self.at_gate(CATALOGUE, |gate| gate.release(CATALOGUE_REQUEST));
             }
         }
     }
 
     /// Advances the creation of a gate, if all have answered.
-    pub(super) fn advance_creation(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn advance_creation(&mut self) {
         loop {
             let plan = self.catalogue.planned().map(|(id, name, k)| self.plan(id, &name, k));
             match self.catalogue.proceed(self.others.clone(), plan) {
                 NextStep::Wait => return,
-                NextStep::ServerMessage(message) => self.broadcast(&message, actions),
+                NextStep::ServerMessage(message) => self.broadcast(&message),
                 NextStep::Created(definition) => {
-                    self.learn(now, definition, actions);
-                    return self.create_next(now, actions);
+                    self.learn(definition);
+                    return self.create_next();
                 }
             }
         }
@@ -310,7 +287,8 @@ impl Core {
             let differs = theirs.iter().find(|gate| gate.name == ours.name && **gate != ours);
             let text = match differs {
                 Some(other) => format!(
-                    "gate `{}` has k = {} by {} in the configuration of node {}, and k = {} by {} in that of node {}: make them the same and restart",
+                    "gate `{}` has k = {} and protocol {} in the configuration of node {}, but \
+                     k = {} and protocol {} in that of node {}: make them equal and restart",
                     ours.name,
                     ours.k,
                     ours.protocol,
@@ -320,7 +298,8 @@ impl Core {
                     from.0
                 ),
                 None if !known.contains(ours.name.as_str()) => format!(
-                    "gate `{}` is in the configuration of node {} and not in that of node {}: make them the same and restart",
+                    "gate `{}` is in the configuration of node {} but not in that of node {}: make \
+                     them equal and restart",
                     ours.name, self.settings.me.0, from.0
                 ),
                 None => continue,

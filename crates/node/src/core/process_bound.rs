@@ -5,28 +5,38 @@
 //! the slots any more. After a restart the node learns which slots are in use, and keeps them for
 //! holders that it does not know.
 
-use kgate_core::Time;
-
-use super::gate::Waiter;
 use super::peer_message::GateId;
 use super::sessions::RequestState;
 use super::view::Process;
 use super::{Action, Core, Definition, RequestKey, SessionId};
 
+/// A gate of an earlier incarnation of this node, which is the only node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredGate {
+    /// The name of the gate.
+    pub name: String,
+    /// The number of its slots.
+    pub k: u32,
+    /// The slots that processes still use.
+    pub in_use: Vec<u32>,
+    /// The operator who set k, if one did.
+    pub set_by: Option<String>,
+}
+
 impl Core {
     /// The stream of a session ended: has the shell find out when its slots are free.
-    pub(super) fn probe(&self, session: SessionId, actions: &mut Vec<Action>) {
-        let Some(requests) = self.sessions.get(session).map(|session| &session.requests) else {
-            return;
-        };
+    pub(super) fn probe(&mut self, session: SessionId) {
+        let Some(known) = self.sessions.get(session) else { return };
+        let (requests, tree) = (&known.requests, known.guarded.tree());
         for (&number, request) in
             requests.iter().filter(|(_, request)| request.state == RequestState::Holding)
         {
             let key = RequestKey { session, number };
             let Some(gate) = request.gate.and_then(|id| self.gates.get(&id)) else { continue };
             let slots = gate.slots_of(key).unwrap_or_default().to_vec();
-            actions.push(Action::Probe {
+            self.actions.push(Action::Probe {
                 session,
+                tree,
                 number,
                 gate: gate.definition.name.clone(),
                 slots,
@@ -35,69 +45,87 @@ impl Core {
     }
 
     /// No process uses the slots of a request any more.
-    pub(super) fn on_slots_free(
-        &mut self,
-        now: Time,
-        session: SessionId,
-        number: u64,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn on_slots_free(&mut self, session: SessionId, number: u64) {
         let gone = self.sessions.get(session).is_some_and(|session| session.client.is_none());
         if !gone {
             return; // The client has resumed its session meanwhile.
         }
-        self.release(now, RequestKey { session, number }, actions);
+        self.release(RequestKey { session, number });
         if self.sessions.get(session).is_some_and(|session| session.requests.is_empty()) {
             self.sessions.close(session);
         }
     }
 
-    /// Restores a gate of an earlier incarnation of this node, which is the only one. Some of its
-    /// slots are in use.
-    pub(super) fn restore_gate(
-        &mut self,
-        now: Time,
-        name: &str,
-        k: u32,
-        in_use: &[u32],
-        actions: &mut Vec<Action>,
-    ) {
+    /// Restores a gate of an earlier incarnation of this node, which is the only one: its slots in
+    /// use, and the k that an operator set.
+    pub(super) fn restore_gate(&mut self, restored: RestoredGate) {
+        let RestoredGate { name, k, in_use, set_by } = restored;
+        let Some(definition) = self.find_or_open(&name, k) else { return };
+        let id = definition.id;
+        // A gate that was made smaller may have holders beyond its k.
+        let slots = in_use.iter().map(|slot| slot + 1).max().unwrap_or(0).max(definition.k);
+        if slots > definition.k {
+            let author = definition.author.clone();
+            self.at_gate(id, |gate| gate.resize(slots, author));
+        }
+        if !in_use.is_empty() {
+            self.occupy(&definition, slots, &in_use);
+        }
+        let is_set = set_by.is_some();
+        let (k, author) = match set_by {
+            Some(author) => (k, author),
+            None => (definition.k, definition.author.clone()),
+        };
+        if (slots, &author) != (k, &definition.author) {
+            self.resize_alone(&definition, k, author);
+        }
+        self.gates.get_mut(&id).expect("just opened").is_set = is_set;
+    }
+
+    /// The gate of that name, whose slots are numbered. One of the configuration is open already.
+    fn find_or_open(&mut self, name: &str, k: u32) -> Option<Definition> {
+        if !self.is_alone() {
+            return None;
+        }
+        if let Some(known) = self.catalogue.get(name) {
+            return self.gates.get(&known.id)?.can_resize().then(|| known.clone());
+        }
         let id = GateId(self.catalogue.last().0 + 1);
         let definition = Definition {
             author: "an earlier incarnation of this node".into(),
-            ..self.plan(id, name, k)
+            protocol: "slots".into(),
+            ..self.plan(id, name, k.max(1))
         };
-        if self.settings.nodes != 1
-            || self.open_gate(now, definition.clone(), None, actions).is_err()
-        {
-            return;
-        }
-        self.catalogue.insert(definition);
+        self.open_gate(definition.clone(), None).ok()?;
+        self.catalogue.insert(definition.clone());
+        Some(definition)
+    }
+
+    /// Gives the slots in use to a session that nobody can resume.
+    fn occupy(&mut self, gate: &Definition, slots: u32, in_use: &[u32]) {
+        let id = gate.id;
         let process =
             Process { command: "from before this node started".into(), ..Process::default() };
         let session = self.sessions.open_detached(process.clone());
-        // Acquires all slots one by one, in their order, and releases those that are free.
+        // Acquires all slots one by one, and releases those that are free.
         let mut free = Vec::new();
-        for slot in 0..k {
-            let key = RequestKey { session, number: u64::from(slot) };
+        for number in 0..slots {
+            let key = RequestKey { session, number: u64::from(number) };
             self.sessions.begin(key, id);
-            let asked = self.at_gate(now, id, actions, |gate, out| {
-                gate.acquire(now, Waiter::new(key, 1, now, process.clone()), out)
-            });
+            let asked = self.at_gate(id, |gate| gate.acquire(key, 1, process.clone(), None));
             let got = self.gates[&id].slots_of(key).map(<[u32]>::to_vec);
-            assert!(
-                matches!(asked, Some(Ok(()))) && got.as_deref() == Some(&[slot]),
-                "all slots of a new gate are free"
-            );
-            if !in_use.contains(&slot) {
+            let (Some(Ok(())), Some([slot])) = (asked, got.as_deref()) else {
+                panic!("all slots of a new gate are free")
+            };
+            if !in_use.contains(slot) {
                 free.push(key);
             }
         }
         for key in free {
-            self.release(now, key, actions);
+            self.release(key);
         }
         // Their fences are of the incarnation that granted them, and not known here.
         self.gates.get_mut(&id).expect("just opened").forget_fences();
-        self.probe(session, actions);
+        self.probe(session);
     }
 }

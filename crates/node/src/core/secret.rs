@@ -14,10 +14,10 @@ impl Secret {
     /// No secret: the session cannot be resumed.
     pub const NONE: Self = Self(0);
 
-    /// As it is kept, in the log, on disk and in memory: from that nobody finds the secret, and how
-    /// long a comparison takes tells nothing about it.
+    /// The stored form, in the log, on disk and in memory. It does not reveal the secret, and
+    /// neither does the duration of a comparison.
     pub fn hashed(self) -> [u8; 32] {
-        digest(&SHA256, &self.0.to_be_bytes()).as_ref().try_into().expect("so long it is")
+        digest(&SHA256, &self.0.to_be_bytes()).as_ref().try_into().expect("a SHA-256 has 32 bytes")
     }
 }
 

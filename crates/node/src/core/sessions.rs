@@ -10,6 +10,7 @@ use kgate_core::{Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::peer_message::GateId;
+use super::reentry::ReentryKey;
 use super::view::Process;
 use super::{ClientId, RequestKey, Secret, SessionId};
 
@@ -26,6 +27,72 @@ pub(super) struct Session {
     pub(super) until: Time,
     /// Its requests, by the client's own numbers.
     pub(super) requests: BTreeMap<u64, Request>,
+    /// Whether this node ends its processes.
+    pub(super) guarded: Guarded,
+    /// The latest instant until which the client may count the session as valid; none, where
+    /// permits are bound to processes.
+    promised: Option<Time>,
+    /// A request was granted, and the client has not released it.
+    entered: bool,
+    /// It has expired while its processes were being ended.
+    overdue: bool,
+}
+
+impl Session {
+    fn new(secret: Option<[u8; 32]>, client: Option<ClientId>, process: Process) -> Self {
+        Self {
+            secret,
+            client,
+            process,
+            until: Time::NEVER,
+            requests: BTreeMap::new(),
+            guarded: Guarded::No,
+            promised: None,
+            entered: false,
+            overdue: false,
+        }
+    }
+
+    /// Whether its processes outlived it: it cannot be renewed.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.guarded, Guarded::Ending(_) | Guarded::Ended(_))
+    }
+
+    /// When its processes must be ended, if they are guarded and still may run.
+    fn end_tree_at(&self, kill: Span) -> Option<Time> {
+        let runs = self.entered && matches!(self.guarded, Guarded::Yes(_));
+        self.promised.filter(|_| runs).map(|until| Time(until.0.saturating_sub(kill.0)))
+    }
+}
+
+/// Whether this node ends the processes of a session ([`guarded`](super::guarded)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guarded {
+    /// Its processes are not known here.
+    No,
+    /// The shell has handles of the processes of this stream.
+    Yes(ClientId),
+    /// They are being ended.
+    Ending(ClientId),
+    /// None is left.
+    Ended(ClientId),
+}
+
+impl Guarded {
+    /// The stream whose processes the shell knows.
+    pub(super) fn tree(self) -> Option<ClientId> {
+        match self {
+            Self::No => None,
+            Self::Yes(tree) | Self::Ending(tree) | Self::Ended(tree) => Some(tree),
+        }
+    }
+}
+
+impl Session {
+    /// The key that proves one of its permits; none if the session has no secret.
+    pub(super) fn reentry_key(&self, own: SessionId, number: u64) -> Option<ReentryKey> {
+        self.secret.map(|hashed| ReentryKey::new(own, number, hashed))
+    }
 }
 
 /// One request of a session.
@@ -53,16 +120,18 @@ pub struct SessionTerms {
     pub valid_for: Option<Span>,
     /// The greatest error of a clock's rate, in parts per thousand.
     pub clock_error: u32,
+    /// K: the time from SIGKILL until a process is certainly gone.
+    pub kill: Span,
 }
 
 impl SessionTerms {
-    /// When a client that was answered at `now` has surely stopped.
+    /// When a client that was answered at `now` has certainly stopped.
     fn until(self, now: Time) -> Time {
         if self.valid_for.is_none() { Time::NEVER } else { now + self.over_after() }
     }
 
-    /// How long after its last answer a client has surely stopped, whatever the rates of its clock
-    /// and of this one. Zero, where permits are bound to processes.
+    /// How long after its last answer a client has certainly stopped, whatever the rates of its
+    /// clock and of this one. Zero, where permits are bound to processes.
     pub fn over_after(self) -> Span {
         let Some(span) = self.valid_for else { return Span::ZERO };
         let (more, less) = (u64::from(1000 + self.clock_error), u64::from(1000 - self.clock_error));
@@ -95,6 +164,10 @@ pub(super) struct Sessions {
     /// When each session expires.
     ends: BTreeSet<(Time, SessionId)>,
     opened: u64,
+    /// The new streams whose clients have offered their processes.
+    offered: BTreeSet<ClientId>,
+    /// The streams whose processes no session needs any more.
+    forgotten_trees: Vec<ClientId>,
 }
 
 impl Sessions {
@@ -105,6 +178,8 @@ impl Sessions {
             streams: BTreeMap::new(),
             ends: BTreeSet::new(),
             opened: 0,
+            offered: BTreeSet::new(),
+            forgotten_trees: Vec::new(),
         }
     }
 
@@ -128,11 +203,11 @@ impl Sessions {
         let id = SessionId(self.opened);
         let until = self.terms.until(now);
         let secret = (secret != Secret::NONE).then(|| secret.hashed());
-        let session =
-            Session { secret, client: Some(client), process, until, requests: BTreeMap::new() };
+        let session = Session { until, ..Session::new(secret, Some(client), process) };
         self.sessions.insert(id, session);
         self.streams.insert(client, id);
         self.ends.insert((until, id));
+        self.guard(id, client);
         id
     }
 
@@ -140,14 +215,7 @@ impl Sessions {
     pub(super) fn open_detached(&mut self, process: Process) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
-        let session = Session {
-            secret: None,
-            client: None,
-            process,
-            until: Time::NEVER,
-            requests: BTreeMap::new(),
-        };
-        self.sessions.insert(id, session);
+        self.sessions.insert(id, Session::new(None, None, process));
         id
     }
 
@@ -179,11 +247,9 @@ impl Sessions {
                 (number, Request { gate: Some(GateId(gate)), state: state(loses) })
             });
             let session = Session {
-                secret: Some(secret),
-                client: None,
-                process,
                 until,
                 requests: requests.collect(),
+                ..Session::new(Some(secret), None, process)
             };
             self.ends.insert((until, SessionId(id)));
             self.sessions.insert(SessionId(id), session);
@@ -210,15 +276,93 @@ impl Sessions {
     ) -> bool {
         let shown = secret.hashed();
         let known = self.sessions.get_mut(&id);
-        let Some(session) = known.filter(|session| session.secret == Some(shown)) else {
-            return false;
-        };
+        let is_open = |session: &&mut Session| session.secret == Some(shown) && !session.is_over();
+        let Some(session) = known.filter(is_open) else { return false };
         if let Some(former) = session.client.replace(client) {
             self.streams.remove(&former);
         }
         self.streams.insert(client, id);
         self.renew(now, id);
+        self.guard(id, client);
         true
+    }
+
+    /// The client of a stream that has no session yet has offered its processes.
+    pub(super) fn offer_tree(&mut self, client: ClientId) {
+        self.offered.insert(client);
+    }
+
+    /// Guards the processes of a stream, if its client has offered them. A client that resumes a
+    /// session without an offer is another process: those that were offered before stay guarded.
+    fn guard(&mut self, id: SessionId, client: ClientId) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && self.offered.remove(&client)
+        {
+            self.forgotten_trees.extend(session.guarded.tree());
+            session.guarded = Guarded::Yes(client);
+        }
+    }
+
+    /// The streams whose processes no session needs any more, each once.
+    pub(super) fn take_forgotten_trees(&mut self) -> impl Iterator<Item = ClientId> + use<> {
+        std::mem::take(&mut self.forgotten_trees).into_iter()
+    }
+
+    /// The client was told that the session is valid until then; for ever, if none. Returns when
+    /// its processes must be ended, if that has changed.
+    pub(super) fn promise(&mut self, id: SessionId, until: Option<Time>) -> Option<Time> {
+        let kill = self.terms.kill;
+        let session = self.sessions.get_mut(&id)?;
+        if until <= session.promised {
+            return None;
+        }
+        session.promised = until;
+        session.end_tree_at(kill)
+    }
+
+    /// A request was granted. Returns when the processes of the session must be ended.
+    pub(super) fn enter(&mut self, id: SessionId) -> Option<Time> {
+        let kill = self.terms.kill;
+        let session = self.sessions.get_mut(&id)?;
+        session.entered = true;
+        session.end_tree_at(kill)
+    }
+
+    /// The client has released a permit.
+    pub(super) fn leave(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            let mut requests = session.requests.values();
+            session.entered = requests.any(|request| request.state != RequestState::Waiting);
+        }
+    }
+
+    /// Whether this node ends the processes of a session at its deadline.
+    pub(super) fn is_guarded(&self, id: SessionId) -> bool {
+        self.terms.valid_for.is_some()
+            && self.sessions.get(&id).is_some_and(|session| session.guarded != Guarded::No)
+    }
+
+    /// The processes of the session must end now. Returns their stream, the first time.
+    pub(super) fn end_tree(&mut self, id: SessionId) -> Option<ClientId> {
+        let session = self.sessions.get_mut(&id).filter(|session| session.entered)?;
+        let Guarded::Yes(tree) = session.guarded else { return None };
+        session.guarded = Guarded::Ending(tree);
+        Some(tree)
+    }
+
+    /// The session has expired; it stays until its processes are gone.
+    pub(super) fn postpone(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            self.ends.remove(&(session.until, id));
+            session.overdue = true;
+        }
+    }
+
+    /// The processes of the session are gone. Returns whether it has expired before.
+    pub(super) fn tree_ended(&mut self, id: SessionId) -> bool {
+        let Some(session) = self.sessions.get_mut(&id) else { return false };
+        session.guarded = session.guarded.tree().map_or(Guarded::No, Guarded::Ended);
+        session.overdue
     }
 
     /// Renews the validity of a session from now on.
@@ -245,6 +389,9 @@ impl Sessions {
 
     /// The stream of a session ended.
     pub(super) fn cut(&mut self, client: ClientId) -> Option<SessionId> {
+        if self.offered.remove(&client) {
+            self.forgotten_trees.push(client);
+        }
         let id = self.streams.remove(&client)?;
         self.sessions.get_mut(&id)?.client = None;
         Some(id)
@@ -254,6 +401,7 @@ impl Sessions {
     pub(super) fn close(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(&id)?;
         self.ends.remove(&(session.until, id));
+        self.forgotten_trees.extend(session.guarded.tree());
         if let Some(client) = session.client {
             self.streams.remove(&client);
         }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_core::{NodeId, Span, Time};
+use kgate_core::{NodeId, Span};
 
 use super::peer_message::PeerMessage;
 use super::timers::Deadline;
@@ -67,35 +67,29 @@ impl StatusQueries {
 
 impl Core {
     /// Queries one gate, or all gates, at all connected nodes.
-    pub(super) fn on_status_query(
-        &mut self,
-        now: Time,
-        question: u64,
-        gate: Option<&str>,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn on_status_query(&mut self, question: u64, gate: Option<&str>) {
         let silent = self.others.iter().filter(|node| !self.up.contains(node)).copied().collect();
-        let report = StatusReport { seen: vec![(self.who(now), self.views(now, gate))], silent };
+        let report = StatusReport { seen: vec![(self.who(), self.views(gate))], silent };
         let awaited: BTreeSet<NodeId> = self.others.intersection(&self.up).copied().collect();
         let message = PeerMessage::StatusQuery { question, gate: gate.map(str::to_owned) }.bytes();
-        actions.extend(awaited.iter().map(|node| Action::Send(*node, message.clone())));
+        self.actions.extend(awaited.iter().map(|node| Action::Send(*node, message.clone())));
         self.status_queries.0.insert(question, PendingQuery { awaited, report });
-        self.timers.arm(now, Deadline::StatusQuery(question), PATIENCE, PATIENCE);
-        self.send_status_reports(actions);
+        self.timers.arm(self.now, Deadline::StatusQuery(question), PATIENCE, PATIENCE);
+        self.send_status_reports();
     }
 
-    pub(super) fn status_timed_out(&mut self, question: u64, actions: &mut Vec<Action>) {
+    pub(super) fn status_timed_out(&mut self, question: u64) {
         if let Some(PendingQuery { awaited, mut report }) = self.status_queries.0.remove(&question)
         {
             report.silent.extend(awaited);
-            actions.push(Action::StatusReport(question, report));
+            self.actions.push(Action::StatusReport(question, report));
         }
     }
 
-    pub(super) fn send_status_reports(&mut self, actions: &mut Vec<Action>) {
+    pub(super) fn send_status_reports(&mut self) {
         for (question, report) in self.status_queries.done() {
             self.timers.disarm(&Deadline::StatusQuery(question));
-            actions.push(Action::StatusReport(question, report));
+            self.actions.push(Action::StatusReport(question, report));
         }
     }
 
@@ -104,7 +98,7 @@ impl Core {
         self.settings.me
     }
 
-    pub(super) fn who(&self, now: Time) -> NodeStatus {
+    pub(super) fn who(&self) -> NodeStatus {
         NodeStatus {
             node: self.settings.me,
             crashed: self.failures.crashed().collect(),
@@ -114,21 +108,23 @@ impl Core {
                 .filter(|node| !self.up.contains(node))
                 .copied()
                 .collect(),
-            control: self.control_view(now),
-            incarnation: self.own_incarnation(),
+            control: self.control_view(self.now),
+            incarnation: self.log.is_member().then_some(self.log.incarnation.0),
         }
     }
 
-    pub(super) fn views(&self, now: Time, gate: Option<&str>) -> Vec<GateView> {
+    pub(super) fn views(&self, gate: Option<&str>) -> Vec<GateView> {
         let cut_off = |key: RequestKey| self.sessions.stream(key).is_none();
+        let guarded = |key: RequestKey| self.sessions.is_guarded(key.session);
         let shown = |name: &str| gate.is_none_or(|gate| gate == name);
         let gates = self.catalogue.all().filter(|gate| shown(&gate.name));
         gates
             .filter_map(|gate| {
-                let view = self.gates.get(&gate.id)?.view(now, self.settings.me, cut_off);
+                let view =
+                    self.gates.get(&gate.id)?.view(self.now, self.settings.me, cut_off, guarded);
                 Some(GateView {
                     version: self.version_of(gate.id),
-                    held: self.held_views(now, gate.id),
+                    held: self.held_views(gate.id),
                     ..view
                 })
             })

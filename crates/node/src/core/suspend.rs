@@ -79,29 +79,29 @@ impl Core {
     /// This node stops cleanly. With leases, its state is stored for the next start. With
     /// crash-stop, its clients lose what they hold and its peers are told. Permits that are bound
     /// to processes outlive the node.
-    pub(super) fn on_stop(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn on_stop(&mut self) {
         if self.stopped {
             return;
         }
         match &self.failures {
             FailureModel::Leases(_) => {
-                if let Some(suspended) = self.suspend(now, actions) {
-                    actions.push(Action::Suspend(Box::new(suspended)));
+                if let Some(suspended) = self.suspend() {
+                    self.actions.push(Action::Suspend(Box::new(suspended)));
                 }
             }
             FailureModel::CrashStop(_) if self.sessions.terms().valid_for.is_none() => {}
             FailureModel::CrashStop(_) => {
-                self.stop_all(StopReason::Shutdown, actions);
-                actions.pop_if(|action| matches!(action, Action::Stop(_)));
-                self.broadcast(&PeerMessage::Leaving, actions);
+                self.stop_all(StopReason::Shutdown);
+                self.actions.pop_if(|action| matches!(action, Action::Stop(_)));
+                self.broadcast(&PeerMessage::Leaving);
             }
         }
         self.stopped = true;
     }
 
     /// The state of this node; none if this incarnation is no member.
-    fn suspend(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Suspended> {
-        if !self.takes_part() {
+    fn suspend(&mut self) -> Option<Suspended> {
+        if !self.log.is_member() {
             return None;
         }
         // Clients send their waiting requests again. Other nodes learn of the withdrawals if the
@@ -110,17 +110,17 @@ impl Core {
             for (number, _) in
                 requests.into_iter().filter(|(_, state)| *state == RequestState::Waiting)
             {
-                self.withdraw(now, RequestKey { session, number }, actions);
+                self.withdraw(RequestKey { session, number });
             }
         }
         let gates =
             self.gates.iter().map(|(id, gate)| gate.suspend(id.0)).collect::<Option<_>>()?;
         let control = self.failures.control();
         let (opened, sessions) = self.sessions.suspend();
-        let incarnations = control.incarnations.iter().map(|(node, at)| (*node, *at)).collect();
+        let incarnations = self.log.incarnations.iter().map(|(node, at)| (*node, *at)).collect();
         Some(Suspended {
             start: control.start(),
-            cluster_state: control.cluster_state.clone(),
+            cluster_state: self.log.state.clone(),
             incarnations,
             opened,
             sessions,
@@ -129,26 +129,21 @@ impl Core {
     }
 
     /// Resumes from the state of a clean stop.
-    pub(super) fn resume(
-        &mut self,
-        now: Time,
-        suspended: Suspended,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), CannotStart> {
+    pub(super) fn resume(&mut self, suspended: Suspended) -> Result<(), CannotStart> {
         let Suspended { opened, sessions, gates, .. } = suspended;
         let over = self.sessions.terms().over_after();
         for session in &sessions {
             for (number, _, _) in session.requests.iter().filter(|(_, _, loses)| *loses) {
                 let key = RequestKey { session: SessionId(session.id), number: *number };
-                self.timers.arm(now, Deadline::Reclaim(key), over, over);
+                self.timers.arm(self.now, Deadline::Reclaim(key), over, over);
             }
         }
         self.sessions.restore(opened, sessions);
         for SuspendedGate { id, protocol, holders, undecided } in gates {
-            let known = self.failures.control().cluster_state.gates.get(&GateId(id));
+            let known = self.log.state.gates.get(&GateId(id));
             let Some(definition) = known.map(definition) else { continue };
             self.catalogue.insert(definition.clone());
-            self.open_gate(now, definition, Some(&protocol), actions)?;
+            self.open_gate(definition, Some(&protocol))?;
             if let Some(gate) = self.gates.get_mut(&GateId(id)) {
                 gate.resume(holders);
                 gate.resume_undecided(undecided);

@@ -4,8 +4,11 @@ mod catalogue;
 mod clients;
 mod control;
 mod crashes;
+mod evictions;
 mod fleet;
+mod guarded;
 mod process_bound;
+mod reentry;
 mod simulation;
 
 use kgate_core::Span;
@@ -22,7 +25,11 @@ fn settings(nodes: u32) -> Settings {
         detection: Detection::VCube,
         detect_interval: Span(500_000_000),
         detect_timeout: Span(1_000_000_000),
-        terms: SessionTerms { valid_for: Some(Span(4_000_000_000)), clock_error: 10 },
+        terms: SessionTerms {
+            valid_for: Some(Span(4_000_000_000)),
+            clock_error: 10,
+            kill: Span(250_000_000),
+        },
         patience: Span(100_000_000),
         queue_max: 100,
         sessions_max: 100,
@@ -30,6 +37,7 @@ fn settings(nodes: u32) -> Settings {
         refresh: Span(20_000_000),
         incarnation: Incarnation(1),
         seed: 1,
+        has_store: true,
         control: None,
     }
 }
@@ -39,7 +47,7 @@ fn settings(nodes: u32) -> Settings {
 pub(super) struct Mutations {
     /// Gates may grant without a lease (against rule N5).
     pub(super) grants_without_lease: bool,
-    /// Gates are not told which slots the log holds.
+    /// Gates are not notified of the slots that the log holds.
     pub(super) never_reserves: bool,
     /// Unwanted permits are released even if they were renewed since.
     pub(super) gives_back_blindly: bool,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{NodeId, Span, Time, split_mix64};
 
-use super::RequestKey;
 use super::peer_message::GateId;
+use super::{RequestKey, SessionId};
 use crate::driver::TimerKey;
 
 /// What to do when a timer fires.
@@ -19,14 +19,16 @@ pub(super) enum Deadline {
     Patience(RequestKey),
     /// A status query is answered without the nodes that are still silent.
     StatusQuery(u64),
-    /// The clients of a crashed node have surely stopped.
+    /// The clients of a crashed node have certainly stopped.
     ConfirmDead(NodeId),
     /// Watchers are notified of changes.
     NotifyWatchers,
     /// The node has had no lease for long: requests are refused without a quorum.
     NoQuorum,
-    /// A client that was told of a loss has surely stopped.
+    /// A client that was notified of a loss has certainly stopped.
     Reclaim(RequestKey),
+    /// The processes of a session must end.
+    EndTree(SessionId),
     /// A durable permit was not renewed within its time to live, by this node's clock.
     Expire(u64),
     /// Proposes again whatever is missing in the log.

@@ -1,5 +1,6 @@
 //! What a node shows of a gate: holders, the queue, and the nodes it waits for.
 
+use kgate_api::printable;
 use kgate_control::state::Policy;
 use kgate_core::{NodeId, Time};
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,14 @@ impl Process {
     }
 }
 
+/// For messages to people.
+impl std::fmt::Display for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (user, host) = (printable(&self.user), printable(&self.host));
+        write!(f, "pid {} {user}@{host} ({})", self.pid, printable(&self.command))
+    }
+}
+
 /// The status of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
@@ -51,11 +60,28 @@ pub struct NodeStatus {
     pub incarnation: Option<u32>,
 }
 
+/// Names a grant to a session. A fence is of one grant only, so the name never denotes a later one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderId {
+    /// The node.
+    pub node: NodeId,
+    /// The session at the node.
+    pub session: u64,
+    /// The number of the request in the session.
+    pub number: u64,
+    /// The fence, as 32 hexadecimal digits, where there is one.
+    pub fence: Option<String>,
+}
+
 /// A holder or a waiting request at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientView {
     /// The node.
     pub node: NodeId,
+    /// The session at the node; 0 for a request of the node itself.
+    pub session: u64,
+    /// The number of the request in the session.
+    pub number: u64,
     /// The process.
     pub process: Process,
     /// The number of slots of the request.
@@ -70,6 +96,16 @@ pub struct ClientView {
     pub stamp: Option<(u64, u32)>,
     /// Whether its stream has ended: the slots come back when the session expires.
     pub cut_off: bool,
+    /// Whether its node ends its processes at the deadline.
+    pub guarded: bool,
+}
+
+impl ClientView {
+    /// The name of the grant.
+    pub fn id(&self) -> HolderId {
+        let Self { node, session, number, ref fence, .. } = *self;
+        HolderId { node, session, number, fence: fence.clone() }
+    }
 }
 
 /// A durable permit, as one node knows it.
@@ -100,7 +136,7 @@ pub struct GateView {
     pub k: u32,
     /// Its protocol.
     pub protocol: String,
-    /// Who defined it.
+    /// The client or operator that defined it.
     pub author: String,
     /// The log entry that changed it last, as far as this node has applied it; 0 without leases.
     pub version: u64,
@@ -114,6 +150,8 @@ pub struct GateView {
     pub waiting: Vec<ClientView>,
     /// The nodes whose answer this node lacks, or whose request is ahead.
     pub lacking: Vec<NodeId>,
+    /// How long the last permits of this node were held, in nanoseconds.
+    pub past_holds: Vec<u64>,
 }
 
 /// The time since then, in nanoseconds.

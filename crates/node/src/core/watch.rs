@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kgate_core::{NodeId, Span, Time};
+use kgate_core::{NodeId, Span};
 
 use super::peer_message::PeerMessage;
 use super::timers::Deadline;
@@ -23,9 +23,9 @@ pub(super) struct Watching {
 
 impl Core {
     /// The first watcher at this node arrived, or the last one left.
-    pub(super) fn on_watch(&mut self, begins: bool, actions: &mut Vec<Action>) {
+    pub(super) fn on_watch(&mut self, begins: bool) {
         self.watching.here = begins;
-        self.broadcast(&PeerMessage::Watch(begins), actions);
+        self.broadcast(&PeerMessage::Watch(begins));
     }
 
     /// The message for a peer that has just connected.
@@ -48,21 +48,21 @@ impl Core {
     }
 
     /// Arms the notification of watchers, if something has changed.
-    pub(super) fn notify_watchers_later(&mut self, now: Time) {
+    pub(super) fn notify_watchers_later(&mut self) {
         let watched = self.watching.here || !self.watching.elsewhere.is_empty();
         if std::mem::take(&mut self.watching.changed)
             && watched
             && !self.timers.runs(&Deadline::NotifyWatchers)
         {
-            self.timers.arm(now, Deadline::NotifyWatchers, TOGETHER, TOGETHER);
+            self.timers.arm(self.now, Deadline::NotifyWatchers, TOGETHER, TOGETHER);
         }
     }
 
-    pub(super) fn notify_watchers(&self, actions: &mut Vec<Action>) {
+    pub(super) fn notify_watchers(&mut self) {
         let message = PeerMessage::Changed.bytes();
-        actions.extend(
+        self.actions.extend(
             self.watching.elsewhere.iter().map(|node| Action::Send(*node, message.clone())),
         );
-        actions.push(Action::Changed);
+        self.actions.push(Action::Changed);
     }
 }

@@ -1,6 +1,6 @@
 //! A driver behaves as its protocol does, with bytes for messages.
 
-use kgate_core::{NodeId, Notice, Phase, Setup, Time, To};
+use kgate_core::{NodeId, Phase, Setup, Time, To};
 use kgate_protocols::detect::VCube;
 use kgate_protocols::slots::Lanes;
 use kgate_protocols::topology::graphs::Shape;
@@ -42,8 +42,7 @@ fn a_request_is_granted_over_bytes() {
     assert_eq!((to, kind), (To::One(NodeId(0)), "agg"));
     effects.clear();
     asks.handle(Time::ZERO, deliver(1, &answer), &mut effects).unwrap();
-    let granted = |effect: &DriverEffect| matches!(effect, Effect::Notify(notice) if matches!(**notice, Notice::Granted { .. }));
-    assert!(effects.iter().any(granted), "{effects:?}");
+    assert!(effects.iter().any(is_grant), "{effects:?}");
     assert_eq!(asks.observe().phase, Phase::Holding);
 }
 

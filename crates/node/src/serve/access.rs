@@ -18,13 +18,14 @@ use kgate_net::ClientCertificate;
 use tokio::sync::Semaphore;
 use tonic::Status;
 
-use super::authorisation::{Identity, Policy, Privilege};
+use super::authorisation::{Identity, Policy, Privilege, UserDatabase};
 use super::error::ApiError;
 use super::grpc::is_grpc;
 use super::limits::{Accounts, Counted, Kind, QuotaExceeded};
 use crate::config::{BadConfig, Config};
 use crate::metrics::REFUSED;
 use crate::shell::now;
+use crate::user_database::{group_members, user_id};
 
 /// Reasons to refuse a request or a connection: the label of `kgate_refused_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,12 +101,13 @@ pub(crate) struct AccessControl {
 
 impl AccessControl {
     pub(crate) fn new(config: &Config) -> Result<Self, BadConfig> {
-        let policy = Policy::new(&config.allow, user_number)
-            .map_err(|error| BadConfig::Senseless(error.to_string()))?;
+        let policy =
+            Policy::new(&config.allow, UserDatabase { user: user_id, group: group_members })
+                .map_err(|error| BadConfig::Invalid(error.to_string()))?;
         if config.connections_max == 0 || config.limits.message_bytes < 1024 {
             let text =
                 "connections_max must be at least 1, and message_bytes in [limits] at least 1024";
-            return Err(BadConfig::Senseless(text.into()));
+            return Err(BadConfig::Invalid(text.into()));
         }
         Ok(Self {
             policy,
@@ -253,13 +255,6 @@ pub(super) async fn identify(
         Err(refusal) => refusal,
     };
     if grpc { Status::from(refusal).into_http() } else { refusal.into_response() }
-}
-
-/// The user ID of a user of this machine.
-fn user_number(name: &str) -> Option<u32> {
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let mut fields = users.lines().map(|line| line.split(':'));
-    fields.find_map(|mut line| (line.next() == Some(name)).then(|| line.nth(1)?.parse().ok())?)
 }
 
 /// A message as an I/O error.

@@ -15,9 +15,13 @@
 //! may = ["acquire", "see", "operate"]
 //! ```
 //!
+//! `group = "gpu-users"` is the same for the members of a group, as the user database lists them
+//! when the node starts, and for processes whose group it is.
+//!
 //! Entries only allow: a client has the rights of all entries that match it. With an empty list
 //! every client that can connect has all rights. This module reads no clock, socket or file.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -31,10 +35,40 @@ pub enum Identity {
     Certificate(String),
     /// The SHA-256 of its token; the token itself is not stored.
     Token([u8; 32]),
-    /// The user at the other end of a Unix socket.
-    User(u32),
+    /// The user at the other end of a Unix socket, as the kernel reports it.
+    User(LocalUser),
     /// No credentials; its address.
     Anonymous(IpAddr),
+}
+
+/// A user of this machine, with the group of the process that has connected.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalUser {
+    /// The number of the user.
+    pub user: u32,
+    /// The number of the group.
+    pub group: u32,
+}
+
+/// One user is one client, whatever its group.
+impl PartialEq for LocalUser {
+    fn eq(&self, other: &Self) -> bool {
+        self.user == other.user
+    }
+}
+
+impl Eq for LocalUser {}
+
+impl PartialOrd for LocalUser {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for LocalUser {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.user.cmp(&other.user)
+    }
 }
 
 impl fmt::Display for Identity {
@@ -42,7 +76,7 @@ impl fmt::Display for Identity {
         match self {
             Self::Certificate(name) => write!(f, "client {name}"),
             Self::Token(hash) => write!(f, "the token with SHA-256 {}..", hexadecimal(&hash[..4])),
-            Self::User(user) => write!(f, "user {user}"),
+            Self::User(local) => write!(f, "user {}", local.user),
             Self::Anonymous(address) => {
                 write!(f, "client at {address} without certificate or token")
             }
@@ -106,21 +140,24 @@ impl Right {
     }
 }
 
-/// An entry `[[allow]]` of the configuration: one of `client`, `token`, `user`, `anyone`, and their
-/// rights.
+/// An entry `[[allow]]` of the configuration: one of `client`, `token`, `user`, `group`, `anyone`,
+/// and their rights.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allow {
-    /// Name in the client's certificate; `*` stands for any text.
+    /// Name in the client's certificate; `*` matches any text.
     pub client: Option<String>,
     /// SHA-256 of the client's bearer token, in hexadecimal digits.
     pub token: Option<String>,
     /// User who connects by the Unix socket: a user id, or a user name of this machine.
-    pub user: Option<User>,
+    pub user: Option<UserOrGroup>,
+    /// Members of a group who connect by the Unix socket: a group id, or a group name of this
+    /// machine.
+    pub group: Option<UserOrGroup>,
     /// Applies to every client that can connect.
     #[serde(default)]
     pub anyone: bool,
-    /// Names of gates; a name that ends with `/` or `*` stands for all gates with that prefix.
+    /// Names of gates; a name that ends with `/` or `*` matches all gates with that prefix.
     /// Without it the entry applies to all gates.
     pub gates: Option<Vec<String>>,
     /// Rights at these gates.
@@ -128,14 +165,41 @@ pub struct Allow {
     pub may: Vec<Right>,
 }
 
-/// A user of this machine.
+/// A user or a group of this machine.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(untagged)]
-pub enum User {
-    /// The user ID.
+pub enum UserOrGroup {
+    /// The ID.
     Number(u32),
-    /// The user name.
+    /// The name.
     Name(String),
+}
+
+impl fmt::Display for UserOrGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Name(name) => write!(f, "{name:?}"),
+        }
+    }
+}
+
+/// A group and its members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMembers {
+    /// The number of the group.
+    pub group: u32,
+    /// The users that the user database lists as its members.
+    pub users: Vec<u32>,
+}
+
+/// Looks up users and groups of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct UserDatabase {
+    /// The number of a user.
+    pub user: fn(&str) -> Option<u32>,
+    /// The members of a group.
+    pub group: fn(&UserOrGroup) -> Option<GroupMembers>,
 }
 
 fn acquire() -> Vec<Right> {
@@ -148,6 +212,7 @@ enum Subject {
     Client(String),
     Token([u8; 32]),
     User(u32),
+    Group(GroupMembers),
     Anyone,
 }
 
@@ -180,21 +245,24 @@ pub struct InvalidPolicy {
 /// What is wrong with an `[[allow]]` entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEntry {
-    /// The entry names nobody, or several kinds of clients.
-    #[error("set exactly one of client, token, user and anyone = true")]
+    /// The entry names no client, or several kinds of clients.
+    #[error("set exactly one of client, token, user, group and anyone = true")]
     Subject,
     /// The pattern of a client name is empty or has several `*`.
     #[error("client = {0:?}: write a name with at most one `*`")]
     Pattern(String),
     /// The token is not a hash.
     #[error(
-        "token must be the SHA-256 of the token, 64 hexadecimal digits, and never the token itself: \
-         `tr -d '\\n' < FILE | sha256sum` prints it"
+        "token must be the SHA-256 of the token, 64 hexadecimal digits, and never the token \
+         itself: `tr -d '\\n' < FILE | sha256sum` prints it"
     )]
     Token,
     /// No user of this machine has the name.
     #[error("no user {0:?} on this machine: write the user ID")]
     User(String),
+    /// No group of this machine has the name.
+    #[error("no group {0} on this machine: write the group ID")]
+    Group(UserOrGroup),
     /// The entry gives no right.
     #[error("may = [] allows nothing: write acquire, see or operate, or remove the entry")]
     NoRight,
@@ -204,13 +272,10 @@ pub enum InvalidEntry {
 }
 
 impl Policy {
-    /// Parses the entries of the configuration. `user_id` looks up a user of this machine.
-    pub fn new(
-        list: &[Allow],
-        user_id: impl Fn(&str) -> Option<u32>,
-    ) -> Result<Self, InvalidPolicy> {
+    /// Parses the entries of the configuration.
+    pub fn new(list: &[Allow], users: UserDatabase) -> Result<Self, InvalidPolicy> {
         let rules = list.iter().zip(1..).map(|(allow, entry)| {
-            rule(allow, &user_id).map_err(|error| InvalidPolicy { entry, error })
+            rule(allow, users).map_err(|error| InvalidPolicy { entry, error })
         });
         rules.collect::<Result<_, _>>().map(Self)
     }
@@ -253,7 +318,8 @@ impl Policy {
             None => (format!("{right} all gates"), "no `gates` and ".to_owned()),
         };
         Err(Denied(format!(
-            "permission denied: {who} may not {what}; an [[allow]] entry of this node that matches it must have {gates}may = [{right:?}]"
+            "permission denied: {who} may not {what}; an [[allow]] entry of this node that matches \
+             it must have {gates}may = [{right:?}]"
         )))
     }
 }
@@ -264,8 +330,13 @@ impl Rule {
             (Subject::Anyone, _) => true,
             (Subject::Client(pattern), Identity::Certificate(name)) => fits(pattern, name),
             (Subject::Token(hash), Identity::Token(shown)) => hash == shown,
-            (Subject::User(user), Identity::User(number)) => user == number,
-            (Subject::Client(_) | Subject::Token(_) | Subject::User(_), _) => false,
+            (Subject::User(user), Identity::User(local)) => *user == local.user,
+            (Subject::Group(members), Identity::User(local)) => {
+                members.group == local.group || members.users.contains(&local.user)
+            }
+            (Subject::Client(_) | Subject::Token(_) | Subject::User(_) | Subject::Group(_), _) => {
+                false
+            }
         }
     }
 
@@ -304,21 +375,24 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-fn rule(allow: &Allow, user_id: &impl Fn(&str) -> Option<u32>) -> Result<Rule, InvalidEntry> {
-    let Allow { client, token, user, anyone, gates, may } = allow;
-    let subject = match (client, token, user, anyone) {
-        (Some(pattern), None, None, false) => {
+fn rule(allow: &Allow, users: UserDatabase) -> Result<Rule, InvalidEntry> {
+    let Allow { client, token, user, group, anyone, gates, may } = allow;
+    let subject = match (client, token, user, group, anyone) {
+        (Some(pattern), None, None, None, false) => {
             if pattern.is_empty() || pattern.matches('*').count() > 1 {
                 return Err(InvalidEntry::Pattern(pattern.clone()));
             }
             Subject::Client(pattern.clone())
         }
-        (None, Some(token), None, false) => Subject::Token(hash(token)?),
-        (None, None, Some(User::Number(user)), false) => Subject::User(*user),
-        (None, None, Some(User::Name(name)), false) => {
-            Subject::User(user_id(name).ok_or_else(|| InvalidEntry::User(name.clone()))?)
+        (None, Some(token), None, None, false) => Subject::Token(hash(token)?),
+        (None, None, Some(UserOrGroup::Number(user)), None, false) => Subject::User(*user),
+        (None, None, Some(UserOrGroup::Name(name)), None, false) => {
+            Subject::User((users.user)(name).ok_or_else(|| InvalidEntry::User(name.clone()))?)
         }
-        (None, None, None, true) => Subject::Anyone,
+        (None, None, None, Some(group), false) => {
+            Subject::Group((users.group)(group).ok_or_else(|| InvalidEntry::Group(group.clone()))?)
+        }
+        (None, None, None, None, true) => Subject::Anyone,
         _ => return Err(InvalidEntry::Subject),
     };
     if may.is_empty() {

@@ -156,7 +156,7 @@ async fn call(
     for message in [&mut hello, &mut message] {
         client_stream.admit(message).map_err(|(_, error)| error)?;
     }
-    let (client, _, mut replies) = core.open().await.ok_or_else(ApiError::stopped)?;
+    let (client, _, mut replies) = core.open(None).await.ok_or_else(ApiError::stopped)?;
     let _stream = OpenStream { core: core.clone(), client };
     core.send(Command::Client(client, hello)).await;
     core.send(Command::Client(client, message)).await;

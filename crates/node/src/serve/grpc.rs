@@ -19,10 +19,12 @@ use super::CoreHandle;
 use super::authorisation::{Identity, Privilege};
 use super::client_stream::ClientStream;
 use super::error::ApiError;
+use super::reentry;
 use crate::core::{
     AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Process,
-    Secret, ServerMessage, SessionId,
+    ReentryKey, Secret, ServerMessage, SessionId,
 };
+use crate::holder_tree::{HolderTree, NotGuarded, Peer};
 use crate::shell::Command;
 
 /// The implementation of both services.
@@ -43,6 +45,11 @@ pub(super) fn caller<T>(request: &Request<T>) -> Identity {
     request.extensions().get::<Identity>().cloned().expect("`identify` adds it to each request")
 }
 
+/// The process at the other end of a Unix socket, by the kernel's word.
+fn peer<T>(request: &Request<T>) -> Option<Peer> {
+    request.extensions().get::<Peer>().copied()
+}
+
 /// Checks that the client may see a gate. The status of all gates is restricted to those that the
 /// client may see; a client that may see none is refused.
 fn may_see(core: &CoreHandle, who: &Identity, gate: Option<&str>) -> Result<(), Status> {
@@ -60,12 +67,15 @@ impl Gates for Api {
     ) -> Result<Response<Self::SessionStream>, Status> {
         let core = self.0.clone();
         let client_stream = ClientStream::open(core.access.clone(), caller(&request))?;
-        let (client, replies, from_core) = core.open().await.ok_or_else(ApiError::stopped)?;
+        let peer = peer(&request);
+        let (client, replies, from_core) = core.open(peer).await.ok_or_else(ApiError::stopped)?;
         let (node, timing) = (core.node, core.timing);
-        tokio::spawn(receive(core, client_stream.clone(), client, replies, request.into_inner()));
+        let stream = request.into_inner();
+        tokio::spawn(receive(core, client_stream.clone(), client, replies, peer, stream));
         let messages = ReceiverStream::new(from_core).map(move |message| {
             client_stream.on_reply(&message);
-            Ok(v1::ServerMessage { message: Some(encode(message, node, timing)) })
+            let message = client_stream.add_guarded(encode(message, node, timing));
+            Ok(v1::ServerMessage { message: Some(message) })
         });
         Ok(Response::new(Box::pin(messages)))
     }
@@ -78,6 +88,14 @@ impl Gates for Api {
         let gate = request.into_inner().gate;
         may_see(&self.0, &who, gate.as_deref())?;
         Ok(Response::new(self.0.status(&who, gate).await.ok_or_else(ApiError::stopped)?))
+    }
+
+    async fn reenter(
+        &self,
+        request: Request<v1::ReenterRequest>,
+    ) -> Result<Response<v1::ReenterReply>, Status> {
+        let (who, peer) = (caller(&request), peer(&request));
+        Ok(Response::new(reentry::reenter(&self.0, &who, peer, request.into_inner()).await?))
     }
 
     async fn watch(
@@ -105,6 +123,7 @@ async fn receive(
     client_stream: Arc<ClientStream>,
     client: ClientId,
     replies: mpsc::WeakSender<ServerMessage>,
+    peer: Option<Peer>,
     mut stream: Streaming<v1::ClientMessage>,
 ) {
     loop {
@@ -127,6 +146,17 @@ async fn receive(
         };
         client_stream.pace().await;
         let Some(message) = message else { continue };
+        if let Received::Hello(v1::Hello { front_pid: Some(front), control_group, .. }) = &message {
+            let tree = peer
+                .ok_or(NotGuarded::Remote)
+                .and_then(|peer| HolderTree::open(peer, *front, control_group));
+            if client_stream.set_guarded(&tree)
+                && let Ok(tree) = tree
+                && !core.send(Command::OfferTree(client, Arc::new(tree))).await
+            {
+                break;
+            }
+        }
         let mut message = decode(message);
         if let Err((number, refusal)) = client_stream.admit(&mut message) {
             let Some(replies) = replies.upgrade() else { break };
@@ -139,13 +169,19 @@ async fn receive(
             break;
         }
     }
-    core.send(Command::Gone(client)).await;
+    core.close(client).await;
     client_stream.close();
 }
 
 fn decode(message: Received) -> ClientMessage {
     match message {
-        Received::Hello(v1::Hello { process, session_id, secret }) => {
+        Received::Hello(v1::Hello {
+            process,
+            session_id,
+            secret,
+            front_pid: _,
+            control_group: _,
+        }) => {
             let secret = secret_of(&secret).unwrap_or(Secret::NONE);
             let resume = session_id.map(|session| (SessionId(session), secret));
             ClientMessage::Hello { process: process_of(process), resume, secret: new_secret() }
@@ -246,6 +282,8 @@ fn encode(message: ServerMessage, node: u32, timing: Option<Timing>) -> Sent {
                 renew_every_ns: timing.map(|timing| timing.session_ping.0),
                 stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
                 kill_ns: timing.map(|timing| timing.kill.0),
+                guarded: false,
+                unguarded_reason: String::new(),
             })
         }
         ServerMessage::PermitRenewed { number, durable: grant } => {
@@ -254,7 +292,16 @@ fn encode(message: ServerMessage, node: u32, timing: Option<Timing>) -> Sent {
                 permit: Some(durable_permit(grant)),
             })
         }
-        ServerMessage::Granted { number, slots, fence, k, durable: grant } => {
+        ServerMessage::Granted {
+            number,
+            gate: _,
+            slots,
+            fence,
+            k,
+            durable: grant,
+            lock_files,
+            reentry_key,
+        } => {
             let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
             Sent::Granted(v1::Granted {
                 request_id: number,
@@ -262,6 +309,8 @@ fn encode(message: ServerMessage, node: u32, timing: Option<Timing>) -> Sent {
                 fence,
                 k,
                 durable: grant.map(durable_permit),
+                lock_files,
+                reentry_key: reentry_key.map(ReentryKey::to_text).unwrap_or_default(),
             })
         }
         ServerMessage::Refused { number, code: why, message: text } => {

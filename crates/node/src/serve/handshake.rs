@@ -9,7 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::authorisation::Identity;
+use super::authorisation::{Identity, LocalUser};
+use crate::holder_tree::Peer;
 
 /// Maximum time until a new connection has completed TLS and sent its first byte.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,7 +57,18 @@ impl Incoming {
         !matches!(self, Self::Unix(_))
     }
 
-    /// Identifies the client, and waits for its first byte.
+    /// The process at the other end of a Unix socket.
+    pub(super) fn peer(&self) -> Option<Peer> {
+        match self {
+            Self::Plain(..) | Self::Tls(..) => None,
+            Self::Unix(stream) => {
+                let peer = stream.peer_cred().ok()?;
+                Some(Peer { pid: peer.pid(), user: peer.uid() })
+            }
+        }
+    }
+
+    /// Identifies the client. Where only its address is known, waits for its first byte.
     pub(super) async fn handshake(
         self,
         cluster: &str,
@@ -73,9 +85,10 @@ impl Incoming {
                 Ok((Box::new(stream), Identity::Anonymous(address)))
             }
             Self::Unix(stream) => {
-                stream.readable().await?;
-                let user = stream.peer_cred()?.uid();
-                Ok((Box::new(stream), Identity::User(user)))
+                // The kernel knows the user at once, so a silent connection counts for it.
+                let peer = stream.peer_cred()?;
+                let local = LocalUser { user: peer.uid(), group: peer.gid() };
+                Ok((Box::new(stream), Identity::User(local)))
             }
             Self::Tls(stream, address, acceptor) => {
                 let stream = match acceptor.accept(stream).into_fallible().await {

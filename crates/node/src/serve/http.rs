@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! GET  /healthz                      200 while the process runs
-//! GET  /readyz                       200 while this node can grant permits; otherwise 503 with the reason
+//! GET  /readyz                       200 while this node can grant, else 503 and the reason
 //! GET  /metrics                      Prometheus' text format
 //! GET  /v1/status                    all gates: holders and queues
 //! GET  /v1/gates/NAME                one gate
 //! GET  /v1/gates/NAME/explain        why requests wait, in sentences
 //! GET  /v1/watch                     one line of JSON now and after each change
-//! PUT  /v1/gates/NAME/hold?k=&weight=   a permit as long as the request body lasts: each line renews
-//!                                    it, the line `release` releases it
+//! PUT  /v1/gates/NAME/hold?k=&weight=   a permit as long as the request body lasts: each line
+//!                                    renews it, the line `release` releases it
 //! POST /v1/gates/NAME/permits?ttl_ms=   a durable permit; see `durable.rs`
 //! ```
 
@@ -206,7 +206,7 @@ async fn hold(
             return refusal.into_response();
         }
     }
-    let Some((client, _, mut replies)) = core.open().await else {
+    let Some((client, _, mut replies)) = core.open(None).await else {
         return ApiError::stopped().into_response();
     };
     core.send(Command::Client(client, hello)).await;

@@ -28,7 +28,7 @@ use super::authorisation::Identity;
 pub struct Limits {
     /// Sessions, including those that may still reconnect.
     pub sessions: usize,
-    /// Waiting requests.
+    /// A waiting request.
     pub waiting: usize,
     /// Open connections.
     pub connections: usize,
@@ -88,11 +88,11 @@ impl Bucket {
 /// A resource that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Sessions.
+    /// An open session.
     Session,
-    /// Waiting requests.
+    /// A waiting request.
     Waiting,
-    /// Connections.
+    /// An open connection.
     Connection,
 }
 
@@ -122,12 +122,14 @@ impl QuotaExceeded {
             Self::Rate(retry, rate) => {
                 let wait = retry.0.div_ceil(1_000_000);
                 return format!(
-                    "{who} exceeds {rate} requests per second: retry in {wait} ms, or raise requests_per_second in [limits] of this node"
+                    "{who} exceeds {rate} requests per second: retry in {wait} ms, or raise \
+                     requests_per_second in [limits] of this node"
                 );
             }
         };
         format!(
-            "{who} has reached its limit of {max} {what}: end some, or raise {field} in [limits] of this node"
+            "{who} has reached its limit of {max} {what}: end some, or raise {field} in [limits] \
+             of this node"
         )
     }
 }

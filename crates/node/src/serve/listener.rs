@@ -6,9 +6,9 @@
 //! towards `connections_max`.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::os::unix::net::UnixListener;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,7 +20,7 @@ use axum::http::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
@@ -30,8 +30,10 @@ use super::access::{AccessControl, Reason, error};
 use super::authorisation::Identity;
 use super::handshake::{Incoming, Socket};
 use super::limits::{Bucket, Kind};
+use super::unix_socket::UnixSocket;
 use super::{CoreHandle, app};
 use crate::config::Config;
+use crate::holder_tree::Peer;
 use crate::shell::{End, ended, now};
 
 /// Maximum number of concurrent handshakes; one more closes the oldest.
@@ -52,24 +54,27 @@ const ALL: &str =
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Tls(TcpListener, TlsAcceptor),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixSocket),
 }
 
 impl Listener {
-    /// Listens at `HOST:PORT`, `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`. A Unix
-    /// socket that a former node left behind is replaced; one in use is an error.
+    /// Listens at `HOST:PORT`, `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`. For
+    /// the path of an inherited socket that one is used.
     pub(crate) async fn open(
         address: &str,
         config: &Config,
         access: &AccessControl,
+        inherited: &mut Option<UnixListener>,
     ) -> io::Result<Self> {
         if let Some(path) = address.strip_prefix("unix:") {
-            return Self::open_unix(path.into()).await;
+            let socket = UnixSocket::open(path.into(), config, inherited).await?;
+            return Ok(Self::Unix(socket));
         }
         if let Some(address) = address.strip_prefix("https://") {
             let missing = || {
                 error(
-                    "https needs certificates: set certificate, key and authority in [tls] or [api_tls] (`kgate certs new` makes them)",
+                    "https needs certificates: set certificate, key and authority in [tls] or \
+                     [api_tls] (`kgate certs new` makes them)",
                 )
             };
             let files = config.api_tls.as_ref().or(config.tls.as_ref()).ok_or_else(missing)?;
@@ -104,17 +109,12 @@ impl Listener {
         Ok(Self::Tcp(listener))
     }
 
-    async fn open_unix(path: PathBuf) -> io::Result<Self> {
-        if std::fs::symlink_metadata(&path).is_ok_and(|file| file.file_type().is_socket()) {
-            if tokio::net::UnixStream::connect(&path).await.is_ok() {
-                return Err(io::Error::new(
-                    io::ErrorKind::AddrInUse,
-                    "another node listens on this socket",
-                ));
-            }
-            std::fs::remove_file(&path)?;
+    /// What tells other nodes that this one listens here. To be kept until this node has ended.
+    pub(crate) fn take_lock(&mut self) -> Option<File> {
+        match self {
+            Self::Unix(socket) => socket.lock.take(),
+            Self::Tcp(_) | Self::Tls(..) => None,
         }
-        Ok(Self::Unix(UnixListener::bind(&path)?, path))
     }
 
     /// The address in the form that clients use.
@@ -122,7 +122,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => Ok(format!("http://{}", listener.local_addr()?)),
             Self::Tls(listener, _) => Ok(format!("https://{}", listener.local_addr()?)),
-            Self::Unix(_, path) => Ok(format!("unix:{}", path.display())),
+            Self::Unix(socket) => Ok(format!("unix:{}", socket.path.display())),
         }
     }
 
@@ -138,7 +138,7 @@ impl Listener {
                 let _ = stream.set_nodelay(true);
                 Ok(Incoming::Tls(stream, from.ip().to_canonical(), acceptor.clone()))
             }
-            Self::Unix(listener, _) => Ok(Incoming::Unix(listener.accept().await?.0)),
+            Self::Unix(socket) => Ok(Incoming::Unix(socket.accept().await?)),
         }
     }
 
@@ -174,9 +174,6 @@ impl Listener {
             let task = tokio::spawn(connect(caller, access.clone(), app.clone(), end.clone()));
             handshakes.push_back(task.abort_handle());
         }
-        if let Self::Unix(_, path) = &self {
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 
@@ -187,7 +184,7 @@ async fn connect(
     app: Router,
     end: watch::Receiver<End>,
 ) {
-    let (place, is_remote) = (caller.place(), caller.is_remote());
+    let (place, is_remote, peer) = (caller.place(), caller.is_remote(), caller.peer());
     let log_refusal = |refusal: &str| tracing::debug!(from = place, "refused: {refusal}");
     let (stream, who) = match caller.handshake(&access.cluster).await {
         Ok(established) => established,
@@ -205,7 +202,7 @@ async fn connect(
     };
     // A task of its own: the task of the handshake may be aborted.
     tokio::spawn(async move {
-        serve_connection(stream, Identified { app, who }, is_remote, end).await;
+        serve_connection(stream, Identified { app, who, peer }, is_remote, end).await;
         drop((taken, counted));
     });
 }
@@ -237,11 +234,13 @@ async fn serve_connection(
     }
 }
 
-/// The API for one connection: adds the identity of the client to each request.
+/// The API for one connection: adds the identity of the client, and its process on a Unix socket,
+/// to each request.
 #[derive(Clone)]
 struct Identified {
     app: Router,
     who: Identity,
+    peer: Option<Peer>,
 }
 
 impl<B> Service<Request<B>> for Identified
@@ -259,6 +258,9 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         request.extensions_mut().insert(self.who.clone());
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
         self.app.call(request)
     }
 }

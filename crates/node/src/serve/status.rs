@@ -6,7 +6,9 @@ use kgate_api::v1;
 use kgate_core::NodeId;
 
 use super::{CoreHandle, grpc};
-use crate::core::{ClientView, ControlView, DurablePermitView, GateView, Process, StatusReport};
+use crate::core::{
+    ClientView, ControlView, DurablePermitView, GateView, PAST_HOLDS_KEPT, Process, StatusReport,
+};
 
 /// The reply for the views that arrived.
 pub(super) fn reply(report: StatusReport, core: &CoreHandle) -> v1::StatusReply {
@@ -27,7 +29,17 @@ pub(super) fn reply(report: StatusReport, core: &CoreHandle) -> v1::StatusReply 
         crashed.extend(who.crashed.iter().map(|node| node.0));
         for view in views {
             let GateView {
-                name, k, protocol, author, holders, waiting, lacking, held, policy, ..
+                name,
+                k,
+                protocol,
+                author,
+                holders,
+                waiting,
+                lacking,
+                held,
+                policy,
+                past_holds,
+                ..
             } = view;
             let policy = grpc::policy(policy).into();
             let empty = v1::GateStatus::default();
@@ -42,6 +54,7 @@ pub(super) fn reply(report: StatusReport, core: &CoreHandle) -> v1::StatusReply 
             let status = gates.entry(name.clone()).or_insert(status);
             status.holders.extend(holders.into_iter().map(client));
             held.into_iter().for_each(|held| add_durable(&mut status.durable_permits, held));
+            status.past_holds_ns.extend(past_holds.into_iter().take(PAST_HOLDS_KEPT));
             if !waiting.is_empty() {
                 status.waiting_for.extend(lacking.iter().map(|node| node.0));
             }
@@ -135,7 +148,19 @@ pub(super) fn same(one: &v1::StatusReply, other: &v1::StatusReply) -> bool {
 }
 
 fn client(client: ClientView) -> v1::ClientStatus {
-    let ClientView { node, process, weight, since, slots, fence, stamp: _, cut_off } = client;
+    let ClientView {
+        node,
+        session,
+        number: _,
+        process,
+        weight,
+        since,
+        slots,
+        fence,
+        stamp: _,
+        cut_off,
+        guarded,
+    } = client;
     let Process { pid, host, user, command } = process;
     let process = Some(v1::Process { pid, host, user, command });
     v1::ClientStatus {
@@ -146,5 +171,7 @@ fn client(client: ClientView) -> v1::ClientStatus {
         slots,
         fence,
         disconnected: cut_off,
+        guarded,
+        session_id: session,
     }
 }

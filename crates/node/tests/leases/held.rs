@@ -24,7 +24,8 @@ impl Cluster {
         let secret =
             if secret.is_empty() { String::new() } else { format!("kgate-secret: {secret}\r\n") };
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: kgate\r\n{secret}content-length: 0\r\nconnection: close\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: kgate\r\n{secret}content-length: 0\r\n\
+             connection: close\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.ok()?;
         let mut answer = String::new();

@@ -36,7 +36,7 @@ async fn three_nodes_found_a_cluster() {
 }
 
 /// E1 to E4: the node of a holder is killed; another node gets the slot with a greater fence, no
-/// earlier than the lease is surely over, and soon after.
+/// earlier than the lease is certainly over, and soon after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_holder() {
     let mut cluster = Cluster::start(3, "").await;

@@ -121,7 +121,8 @@ async fn another_k() {
     assert_eq!(second.slots(), [1]);
     let reply = admin.set_gate("gpu").k(1).timeout(ms(300)).send().await.unwrap();
     assert!(
-        !reply.drained && reply.draining.iter().any(|who| who.contains("node 1: pid")),
+        !reply.drained
+            && reply.draining.iter().any(|who| who.contains("node 1: slot 1 is held by pid")),
         "{reply:?}"
     );
     let waiting =

@@ -8,123 +8,96 @@
 use kgate_control::log::AppliedEntry;
 use kgate_control::membership::MembershipChange;
 use kgate_control::state::{self, Change};
-use kgate_core::{InitialMembers, NodeId, Time, ViewId};
+use kgate_core::{InitialMembers, NodeId, ViewId};
 
 use super::view;
 use crate::core::action::StopReason;
 use crate::core::clients::closed;
 use crate::core::messages::ErrorCode;
-use crate::core::{Action, Core, Definition, Gate, GateEffect, GateId};
+use crate::core::{Action, Core, Definition, Gate, GateId};
 
 impl Core {
     /// The log applied an entry and stored it here (rule N3).
-    pub(in crate::core) fn on_applied(
-        &mut self,
-        now: Time,
-        entry: AppliedEntry,
-        actions: &mut Vec<Action>,
-    ) {
-        self.apply_changes(now, entry.index, entry.changes, actions);
-        self.reconcile(now, actions);
+    pub(in crate::core) fn on_applied(&mut self, entry: AppliedEntry) {
+        self.apply_changes(entry.index, entry.changes);
+        self.reconcile();
     }
 
-    pub(super) fn apply_changes(
-        &mut self,
-        now: Time,
-        index: u64,
-        changes: Vec<Change>,
-        actions: &mut Vec<Action>,
-    ) {
-        self.apply_permit_changes(now, &changes, actions);
+    pub(super) fn apply_changes(&mut self, index: u64, changes: Vec<Change>) {
+        self.apply_permit_changes(&changes);
         for change in changes {
-            self.apply_change(now, change, actions);
+            self.apply_change(change);
         }
-        let control = self.failures.control_mut();
-        control.cluster_state.applied = index;
-        control.leases.applied(now, index);
+        self.log.state.applied = index;
+        self.failures.control_mut().leases.applied(self.now, index);
         self.mark_dirty();
     }
 
-    fn apply_change(&mut self, now: Time, change: Change, actions: &mut Vec<Action>) {
-        let control = self.failures.control_mut();
+    fn apply_change(&mut self, change: Change) {
+        self.log.state.follow(&change);
         match change {
-            Change::Membership { at, change } => self.apply_membership(now, at, change, actions),
+            Change::Membership { at, change } => self.apply_membership(at, change),
             Change::Voters(voters) => {
-                control.cluster_state.voters = voters.clone();
-                control.leases.voters_applied(now, voters);
+                self.failures.control_mut().leases.voters_applied(self.now, voters);
             }
             Change::DirectoryUpdated(node, listed) => {
-                if node != control.me {
-                    actions.push(Action::Connect(node, listed.address.clone()));
+                if node != self.log.me {
+                    self.actions.push(Action::Connect(node, listed.address));
                 }
-                control.cluster_state.directory.insert(node, listed);
                 if let Some(forced_eviction) =
-                    control.forced_eviction().filter(|_| node == control.me)
+                    self.log.forced_eviction().filter(|_| node == self.log.me)
                 {
                     let text = format!("its node is being evicted by {}", forced_eviction.author);
-                    self.lose_all_permits(now, &text, actions);
+                    self.lose_all_permits(&text);
                 }
             }
             Change::DirectoryRemoved(node) => {
-                control.cluster_state.directory.remove(&node);
-                actions.push(Action::Disconnect(node));
+                self.actions.push(Action::Disconnect(node));
             }
-            Change::GateCreated(gate) => {
-                control.cluster_state.gates.insert(gate.id, gate.clone());
-                self.define(now, gate, actions);
-            }
-            Change::GateChanged(gate) => {
-                control.cluster_state.gates.insert(gate.id, gate.clone());
-                self.alter(now, &gate, actions);
-            }
+            Change::GateCreated(gate) => self.define(gate),
+            Change::GateChanged(gate) => self.alter(&gate),
             Change::GateDeleted(id, _) => {
-                let gone = control.cluster_state.gates.remove(&id);
-                self.gates.remove(&id);
                 self.early.remove(&id);
-                gone.iter().for_each(|gate| self.catalogue.remove(&gate.name));
+                if let Some(gate) = self.gates.remove(&id) {
+                    self.catalogue.remove(&gate.definition.name);
+                }
             }
-            Change::PermitHeld(..) | Change::PermitRenewed(..) | Change::PermitFreed(..) => {} // By `apply_permit_changes`.
-            Change::Bootstrapped(cluster) => control.founded(cluster),
+            // `apply_permit_changes` handles those of permits.
+            Change::Bootstrapped(_)
+            | Change::PermitHeld(..)
+            | Change::PermitRenewed(..)
+            | Change::PermitFreed(..) => {}
         }
     }
 
-    fn apply_membership(
-        &mut self,
-        now: Time,
-        at: u64,
-        change: MembershipChange,
-        actions: &mut Vec<Action>,
-    ) {
+    fn apply_membership(&mut self, at: u64, change: MembershipChange) {
         let control = self.failures.control_mut();
-        control.cluster_state.membership.apply(change);
-        control.leases.membership_changed(now, change);
+        control.leases.membership_changed(self.now, change);
         match change {
             MembershipChange::Added(node, incarnation, _) => {
-                control.incarnations.insert(node, at);
+                self.log.incarnations.insert(node, at);
                 // An earlier incarnation of this node may still be a member. It counts as another
                 // node of which this one knows nothing.
-                let takes_part = node != control.me || incarnation == control.incarnation;
-                control.joined |= node == control.me && takes_part;
-                if node != control.me {
+                let takes_part = node != self.log.me || incarnation == self.log.incarnation;
+                control.joined |= node == self.log.me && takes_part;
+                if node != self.log.me {
                     self.others.insert(node);
                     // Only members are told about watchers, and this node becomes one only now.
-                    actions.extend(
+                    self.actions.extend(
                         self.watch_message().map(|message| Action::Send(node, message.bytes())),
                     );
                 }
                 if takes_part {
                     let view = view(at);
-                    self.at_all(now, actions, |gate, out| gate.joined(now, node, view, out));
+                    self.at_all(|gate| gate.joined(node, view));
                 }
             }
             MembershipChange::Gone(node, incarnation) => {
-                let Some(at) = control.incarnations.remove(&node) else { return };
-                let mine = node == control.me;
-                if !mine || incarnation == control.incarnation {
+                let Some(at) = self.log.incarnations.remove(&node) else { return };
+                let mine = node == self.log.me;
+                if !mine || incarnation == self.log.incarnation {
                     let incarnation = view(at).incarnation();
-                    self.at_all(now, actions, |gate, out| {
-                        gate.crashed(now, node, incarnation, out)
-                    });
+                    self.at_all(|gate| gate.crashed(node, incarnation));
                 }
                 self.others.remove(&node);
                 self.watched(node, false);
@@ -136,27 +109,22 @@ impl Core {
     }
 
     /// Does the same at all gates.
-    pub(in crate::core) fn at_all(
-        &mut self,
-        now: Time,
-        actions: &mut Vec<Action>,
-        mut what: impl FnMut(&mut Gate, &mut Vec<GateEffect>),
-    ) {
+    pub(in crate::core) fn at_all(&mut self, mut call: impl FnMut(&mut Gate)) {
         let all: Vec<GateId> = self.gates.keys().copied().collect();
         for id in all {
-            self.at_gate(now, id, actions, &mut what);
+            self.at_gate(id, &mut call);
         }
     }
 
     /// Opens a gate. Its entry may be older than some members.
-    fn define(&mut self, now: Time, gate: state::Gate, actions: &mut Vec<Action>) {
+    fn define(&mut self, gate: state::Gate) {
         let definition = definition(&gate);
-        if let Err(error) = self.open_gate(now, definition.clone(), None, actions) {
+        if let Err(error) = self.open_gate(definition.clone(), None) {
             // Its proposer checked it; a node of an older version may not know its protocol.
-            actions.push(Action::Stop(StopReason::UnsupportedGate(error)));
+            self.actions.push(Action::Stop(StopReason::UnsupportedGate(error)));
             return;
         }
-        self.gate_opened(now, definition, actions);
+        self.gate_opened(definition);
     }
 
     /// The members of a gate that the log created: those at its creation, and those added since.
@@ -165,27 +133,29 @@ impl Core {
         &self,
         id: GateId,
     ) -> (Option<InitialMembers>, Vec<(NodeId, ViewId)>) {
-        let Some(control) = self.failures.leases() else { return (None, Vec::new()) };
-        let made = control.cluster_state.gates.get(&id).map_or(0, |gate| gate.created);
+        if !self.failures.has_leases() {
+            return (None, Vec::new());
+        }
+        let made = self.log.state.gates.get(&id).map_or(0, |gate| gate.created);
         let (before, since): (Vec<_>, Vec<_>) =
-            control.members().into_iter().partition(|(_, at)| *at < made);
+            self.log.members().into_iter().partition(|(_, at)| *at < made);
         let members = before.into_iter().map(|(node, at)| (node, view(at).incarnation())).collect();
         let since = since.into_iter().map(|(node, at)| (node, view(at))).collect();
         (Some(InitialMembers { view: view(made), members }), since)
     }
 
     /// Changes k or the policy of a gate.
-    fn alter(&mut self, now: Time, gate: &state::Gate, actions: &mut Vec<Action>) {
+    fn alter(&mut self, gate: &state::Gate) {
         let id = gate.id;
         let (k, author, policy) = (gate.k, gate.author.clone(), gate.policy);
         self.catalogue.alter(&gate.name, k, policy, &author);
-        self.at_gate(now, id, actions, |gate, _| gate.policy(policy));
+        self.at_gate(id, |gate| gate.policy(policy));
         if k == 0 {
             let text = closed(&gate.name, &author);
-            self.refuse_waiting(now, Some(id), ErrorCode::TooLarge, &text, actions);
+            self.refuse_waiting(Some(id), ErrorCode::TooLarge, &text);
         }
-        self.at_gate(now, id, actions, |gate, out| gate.resize(now, k, author, out));
-        self.place_all(now, &gate.name, actions);
+        self.at_gate(id, |gate| gate.resize(k, author));
+        self.place_all(&gate.name);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Durable permits: those of gates with policy `hold`, and those with a time to live
 //! (docs/internals/leases.md section 8).
 //!
-//! The gate grants, the log holds the permit, and only then is the client told. A node that is
+//! The gate grants, the log holds the permit, and only then is the client notified. A node that is
 //! evicted in between has granted nothing. From then on the permit belongs to the log, and no lease
 //! or session keeps it alive. A holder that shows its secret renews or releases it, at any node. It
 //! ends when its holder releases it, when an operator evicts it, or when a member has counted its
@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 
 use kgate_control::log::ProposeError;
 use kgate_control::state::{
-    self, Applied, Change, Command, DurablePermit, FreeReason, Outdated, PermitId, Rejected,
+    Applied, Change, Command, DurablePermit, FreeReason, Outdated, PermitId, Rejected,
 };
-use kgate_core::{GrantId, Span, Time};
+use kgate_core::{GrantId, Span};
 
 use super::gates::Purpose;
 use crate::core::gate::UndecidedGrant;
@@ -32,29 +32,15 @@ const PERMIT_COMMANDS: usize = 256;
 impl Core {
     /// Applies what an entry changes of permits, before everything else that it changes: slots are
     /// reserved before a member is gone, and own grants are returned only after that.
-    pub(super) fn apply_permit_changes(
-        &mut self,
-        now: Time,
-        changes: &[Change],
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn apply_permit_changes(&mut self, changes: &[Change]) {
         let mut touched = BTreeSet::new();
-        let control = self.failures.control_mut();
         for change in changes {
             match change {
-                Change::PermitHeld(id, permit) => {
+                Change::PermitHeld(_, permit) | Change::PermitFreed(_, permit, _) => {
                     touched.insert(permit.gate);
-                    control.cluster_state.permits.insert(*id, permit.clone());
+                    self.log.state.follow(change);
                 }
-                Change::PermitFreed(id, permit, _) => {
-                    touched.insert(permit.gate);
-                    control.cluster_state.permits.remove(id);
-                }
-                Change::PermitRenewed(id, renewals) => {
-                    if let Some(permit) = control.cluster_state.permits.get_mut(id) {
-                        permit.renewals = *renewals;
-                    }
-                }
+                Change::PermitRenewed(..) => self.log.state.follow(change),
                 Change::Bootstrapped(_)
                 | Change::Membership { .. }
                 | Change::DirectoryUpdated(..)
@@ -65,36 +51,38 @@ impl Core {
                 | Change::Voters(_) => {}
             }
         }
-        touched.into_iter().for_each(|gate| self.reserve(now, gate, actions));
+        touched.into_iter().for_each(|gate| self.reserve(gate));
         for change in changes {
             if let Change::PermitHeld(id, permit) = change {
-                self.held(now, *id, permit, actions);
+                self.held(*id, permit);
             }
             if let Change::PermitHeld(id, _) | Change::PermitRenewed(id, _) = change {
-                self.count(now, *id);
+                self.count(*id);
             }
             if let Change::PermitFreed(id, _, how) = change {
-                self.freed(*id, how, actions);
+                self.freed(*id, how);
             }
         }
     }
 
     /// Tells a gate which of its slots the log holds.
-    pub(in crate::core) fn reserve(&mut self, now: Time, id: GateId, actions: &mut Vec<Action>) {
+    pub(in crate::core) fn reserve(&mut self, id: GateId) {
         #[cfg(test)]
         if self.mutations.never_reserves {
             return;
         }
-        let Some(control) = self.failures.leases() else { return };
-        let slots: Vec<u32> = control.cluster_state.held_slots(id).into_iter().collect();
-        self.at_gate(now, id, actions, |gate, out| gate.reserve(now, slots, out));
+        // Without a log no slots are reserved, and a protocol may not know the input.
+        if !self.failures.has_leases() {
+            return;
+        }
+        let slots: Vec<u32> = self.log.state.held_slots(id).into_iter().collect();
+        self.at_gate(id, |gate| gate.reserve(slots));
     }
 
     /// The log holds a permit. The node that granted it returns its grant to the protocol and tells
     /// the client.
-    fn held(&mut self, now: Time, id: PermitId, permit: &DurablePermit, actions: &mut Vec<Action>) {
-        let control = self.failures.control();
-        let mine = permit.by == (control.me, control.incarnation);
+    fn held(&mut self, id: PermitId, permit: &DurablePermit) {
+        let mine = permit.by == (self.log.me, self.log.incarnation);
         let gate_id = permit.gate;
         let Some(gate) = self.gates.get(&gate_id) else { return };
         let decided = gate
@@ -102,127 +90,106 @@ impl Core {
             .find(|(_, it)| mine && it.fence == permit.fence)
             .map(|(grant, _)| grant);
         if let Some(grant) = decided {
-            let submitted =
-                self.at_gate(now, gate_id, actions, |gate, out| gate.decided_held(now, grant, out));
+            let submitted = self.at_gate(gate_id, |gate| gate.decided_held(grant));
             match submitted.flatten().and_then(|undecided| undecided.key) {
-                Some(key) => self.grant_durable(key, id, permit, actions),
+                Some(key) => self.grant_durable(key, id, permit),
                 // Its request was withdrawn.
-                None => self.release_unwanted(id, permit, actions),
+                None => self.release_unwanted(id, permit),
             }
         } else if mine {
             // The entry of a proposal that this node had given up.
-            self.release_unwanted(id, permit, actions);
+            self.release_unwanted(id, permit);
         }
-        self.attach_waiting(gate_id, actions);
+        self.attach_waiting(gate_id);
     }
 
     /// Requests that wait here for a permit that the log holds for them already, by their secrets,
     /// get that permit. The permit is renewed first: the node that granted it may be about to
     /// release it because its client is gone.
-    pub(in crate::core) fn attach_waiting(&mut self, id: GateId, actions: &mut Vec<Action>) {
+    pub(in crate::core) fn attach_waiting(&mut self, id: GateId) {
         let Some(gate) = self.gates.get(&id) else { return };
-        let control = self.failures.control();
         let waiting = gate.durable_waiters();
         if waiting.is_empty() {
             return;
         }
-        let permits = control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate == id);
+        let permits = self.log.state.permits.iter().filter(|(_, permit)| permit.gate == id);
         let found = permits
             .filter_map(|(id, permit)| Some((*id, permit.secret, *waiting.get(&permit.secret)?)));
         let found: Vec<_> = found.collect();
         for (permit, secret, key) in found {
-            self.propose(
-                Purpose::Attach(key, permit),
-                Command::RenewPermit { permit, secret },
-                actions,
-            );
+            self.propose(Purpose::Attach(key, permit), Command::RenewPermit { permit, secret });
         }
     }
 
     /// The log answered the renewal: the request gets the permit, or waits on.
     pub(super) fn on_attach_proposed(
         &mut self,
-        now: Time,
         (key, id): (RequestKey, PermitId),
         result: Result<Applied, ProposeError>,
-        actions: &mut Vec<Action>,
     ) {
         let Some(gate_id) = self.gate_of(key) else { return };
-        let control = self.failures.control();
         match result {
             Ok(_) => {
-                let Some(permit) = control.cluster_state.permits.get(&id).cloned() else { return };
-                self.at_gate(now, gate_id, actions, |gate, out| {
-                    gate.withdraw(now, key, out);
+                let Some(permit) = self.log.state.permits.get(&id).cloned() else { return };
+                self.at_gate(gate_id, |gate| {
+                    gate.withdraw(key);
                 });
-                self.grant_durable(key, id, &permit, actions);
+                self.grant_durable(key, id, &permit);
             }
             Err(ProposeError::Rejected(_)) => {}
-            Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.reconcile_later(now),
+            Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.reconcile_later(),
         }
     }
 
-    fn grant_durable(
-        &mut self,
-        key: RequestKey,
-        id: PermitId,
-        permit: &DurablePermit,
-        actions: &mut Vec<Action>,
-    ) {
+    fn grant_durable(&mut self, key: RequestKey, id: PermitId, permit: &DurablePermit) {
         let stream = self.forget(key).and_then(|(stream, _)| stream);
-        let control = self.failures.control_mut();
-        control.attached.insert(id, key);
-        let k = control.cluster_state.gates.get(&permit.gate).map_or(0, |gate| gate.k);
+        self.log.attached.insert(id, key);
+        let gate = self.log.state.gates.get(&permit.gate);
         let granted = ServerMessage::Granted {
             number: key.number,
+            gate: gate.map(|gate| gate.name.clone()).unwrap_or_default(),
             slots: permit.slots.clone(),
             fence: Some(permit.fence),
-            k,
+            k: gate.map_or(0, |gate| gate.k),
             durable: Some(DurableGrant { permit: id, ttl: permit.ttl }),
+            lock_files: Vec::new(),
+            reentry_key: None,
         };
-        actions.extend(stream.map(|client| Action::Reply(client, granted)));
+        self.actions.extend(stream.map(|client| Action::Reply(client, granted)));
     }
 
-    fn release_unwanted(
-        &mut self,
-        id: PermitId,
-        permit: &DurablePermit,
-        actions: &mut Vec<Action>,
-    ) {
-        let control = self.failures.control_mut();
-        control.unwanted.insert(id);
+    fn release_unwanted(&mut self, id: PermitId, permit: &DurablePermit) {
+        self.log.unwanted.insert(id);
         // The release is rejected if the permit was renewed since it is held: then its holder wants
         // it.
         let renewals = Some(0);
         #[cfg(test)]
         let renewals = renewals.filter(|_| !self.mutations.gives_back_blindly);
         let released = Command::ReleasePermit { permit: id, secret: permit.secret, renewals };
-        self.propose(Purpose::ReleaseUnwanted(id), released, actions);
+        self.propose(Purpose::ReleaseUnwanted(id), released);
     }
 
     /// The log answered the release of an unwanted permit. Without a quorum it is tried again.
     pub(super) fn on_release_unwanted(
         &mut self,
-        now: Time,
         id: PermitId,
         result: &Result<Applied, ProposeError>,
     ) {
         match result {
             // If it was renewed meanwhile, its holder wants it.
             Ok(_) | Err(ProposeError::Rejected(_)) => {
-                self.failures.control_mut().unwanted.remove(&id);
+                self.log.unwanted.remove(&id);
             }
-            Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.reconcile_later(now),
+            Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.reconcile_later(),
         }
     }
 
     /// The log does not hold a permit any more. A client that is attached to it here is told,
     /// unless it released the permit itself.
-    fn freed(&mut self, id: PermitId, how: &FreeReason, actions: &mut Vec<Action>) {
+    fn freed(&mut self, id: PermitId, how: &FreeReason) {
         self.timers.disarm(&Deadline::Expire(id.0));
-        let control = self.failures.control_mut();
-        control.known.remove(&id);
-        let Some(key) = control.attached.remove(&id) else { return };
+        self.log.known.remove(&id);
+        let Some(key) = self.log.attached.remove(&id) else { return };
         let text = match how {
             FreeReason::Released => return,
             FreeReason::Expired => format!("{id} was not renewed in time"),
@@ -230,17 +197,17 @@ impl Core {
             FreeReason::Unknown => format!("{id} was freed while this node was away"),
         };
         let stream = self.sessions.stream(key);
-        actions.extend(stream.map(|client| {
+        self.actions.extend(stream.map(|client| {
             Action::Reply(client, ServerMessage::Lost { number: key.number, message: text })
         }));
     }
 
     /// Restarts the time to live of a permit on this node's clock. The node applies a renewal later
     /// than the holder sent it, so it counts too long rather than too short.
-    fn count(&mut self, now: Time, id: PermitId) {
+    fn count(&mut self, id: PermitId) {
         let control = self.failures.control_mut();
-        control.known.entry(id).or_insert((now, now)).1 = now;
-        let Some(ttl) = control.cluster_state.permits.get(&id).and_then(|permit| permit.ttl) else {
+        self.log.known.entry(id).or_insert((self.now, self.now)).1 = self.now;
+        let Some(ttl) = self.log.state.permits.get(&id).and_then(|permit| permit.ttl) else {
             return;
         };
         let wait = control.stretched(ttl);
@@ -248,24 +215,22 @@ impl Core {
         let wait = if self.mutations.expires_early { Span(wait.0 / 2) } else { wait };
         // Spread over the members: the first expiry is enough.
         let spread = Span(control.timing.lease.0 / 2);
-        self.timers.arm(now, Deadline::Expire(id.0), wait, wait + spread);
+        self.timers.arm(self.now, Deadline::Expire(id.0), wait, wait + spread);
     }
 
     /// What status queries show of the durable permits of a gate.
-    pub(in crate::core) fn held_views(&self, now: Time, gate: GateId) -> Vec<DurablePermitView> {
-        let Some(control) = self.failures.leases() else { return Vec::new() };
-        let permits =
-            control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate == gate);
+    pub(in crate::core) fn held_views(&self, gate: GateId) -> Vec<DurablePermitView> {
+        let permits = self.log.state.permits.iter().filter(|(_, permit)| permit.gate == gate);
         let view = |(id, permit): (&PermitId, &DurablePermit)| {
-            let (since, counted) = control.known.get(id).copied().unwrap_or((now, now));
-            let left = |ttl: Span| (ttl.0, ttl.0.saturating_sub(now.since(counted).0));
+            let (since, counted) = self.log.known.get(id).copied().unwrap_or((self.now, self.now));
+            let left = |ttl: Span| (ttl.0, ttl.0.saturating_sub(self.now.since(counted).0));
             DurablePermitView {
                 permit: id.0,
                 slots: permit.slots.clone(),
                 fence: format!("{:032x}", permit.fence.0),
                 holder: permit.holder.clone(),
                 node: permit.by.0,
-                since: now.since(since).0,
+                since: self.now.since(since).0,
                 ttl: permit.ttl.map(left),
             }
         };
@@ -273,32 +238,26 @@ impl Core {
     }
 
     /// Restarts the time to live of all permits after this node was away.
-    pub(super) fn restart_all_ttls(&mut self, now: Time) {
-        let permits = self.failures.control().cluster_state.permits.keys().copied();
-        permits.collect::<Vec<_>>().into_iter().for_each(|id| self.count(now, id));
+    pub(super) fn restart_all_ttls(&mut self) {
+        let permits = self.log.state.permits.keys().copied();
+        permits.collect::<Vec<_>>().into_iter().for_each(|id| self.count(id));
     }
 
     /// A permit was not renewed within its time to live by this node's clock: proposes to expire
     /// it. The log rejects that if the permit was renewed.
-    pub(in crate::core) fn expire_permit(&mut self, now: Time, id: u64, actions: &mut Vec<Action>) {
+    pub(in crate::core) fn expire_permit(&mut self, id: u64) {
         let id = PermitId(id);
         let control = self.failures.control();
-        let Some(permit) = control.cluster_state.permits.get(&id) else { return };
+        let Some(permit) = self.log.state.permits.get(&id) else { return };
         let (again, renewals) = (Span(control.timing.lease.0), permit.renewals);
-        self.propose(Purpose::Expire(id), Command::ExpirePermit { permit: id, renewals }, actions);
+        self.propose(Purpose::Expire(id), Command::ExpirePermit { permit: id, renewals });
         // Proposed again until the log decides, which stops this timer.
-        self.timers.arm(now, Deadline::Expire(id.0), again, again);
+        self.timers.arm(self.now, Deadline::Expire(id.0), again, again);
     }
 
     /// Proposes to hold a grant that the log does not hold yet; again, until the log decides.
-    pub(in crate::core) fn propose_hold(
-        &mut self,
-        id: GateId,
-        grant: GrantId,
-        actions: &mut Vec<Action>,
-    ) {
-        let control = self.failures.control();
-        let by = (control.me, control.incarnation);
+    pub(in crate::core) fn propose_hold(&mut self, id: GateId, grant: GrantId) {
+        let by = (self.log.me, self.log.incarnation);
         let found = self
             .gates
             .get(&id)
@@ -314,27 +273,25 @@ impl Core {
             secret: hold.secret,
             ttl: hold.ttl,
         };
-        self.propose(Purpose::Held(id, grant), held, actions);
+        self.propose(Purpose::Held(id, grant), held);
     }
 
     /// Proposes again what the log has not decided. Returns whether anything of durable permits is
     /// open.
-    pub(super) fn reconcile_held(&mut self, actions: &mut Vec<Action>) -> bool {
+    pub(super) fn reconcile_held(&mut self) -> bool {
         let all = self
             .gates
             .iter()
             .flat_map(|(id, gate)| gate.undecided().map(|(grant, _)| (*id, grant)));
         let all: Vec<(GateId, GrantId)> = all.collect();
-        all.iter().for_each(|(id, grant)| self.propose_hold(*id, *grant, actions));
-        let control = self.failures.control();
-        let unwanted = control
-            .unwanted
-            .iter()
-            .filter_map(|id| Some((*id, control.cluster_state.permits.get(id)?.clone())));
+        all.iter().for_each(|(id, grant)| self.propose_hold(*id, *grant));
+        let permits = &self.log.state.permits;
+        let unwanted = self.log.unwanted.iter();
+        let unwanted = unwanted.filter_map(|id| Some((*id, permits.get(id)?.clone())));
         let unwanted: Vec<(PermitId, DurablePermit)> = unwanted.collect();
-        unwanted.iter().for_each(|(id, permit)| self.release_unwanted(*id, permit, actions));
+        unwanted.iter().for_each(|(id, permit)| self.release_unwanted(*id, permit));
         let gates: Vec<GateId> = self.gates.keys().copied().collect();
-        gates.into_iter().for_each(|id| self.attach_waiting(id, actions));
+        gates.into_iter().for_each(|id| self.attach_waiting(id));
         let waits = self.gates.values().any(|gate| gate.has_durable_waiters());
         waits || !all.is_empty() || !unwanted.is_empty()
     }
@@ -343,30 +300,26 @@ impl Core {
     /// itself.
     pub(super) fn on_hold_proposed(
         &mut self,
-        now: Time,
         (id, grant): (GateId, GrantId),
         result: Result<Applied, ProposeError>,
-        actions: &mut Vec<Action>,
     ) {
         let rejected = match result {
             Ok(Applied::Held(permit)) if self.is_held_otherwise(id, grant, permit) => {
                 Rejected::Outdated(Outdated::AlreadyGranted(permit))
             }
             Ok(_) | Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => {
-                return self.reconcile_later(now);
+                return self.reconcile_later();
             }
             Err(ProposeError::Rejected(rejected)) => rejected,
         };
-        let undecided = self
-            .at_gate(now, id, actions, |gate, out| gate.decided_rejected(now, grant, out))
-            .flatten();
+        let undecided = self.at_gate(id, |gate| gate.decided_rejected(grant)).flatten();
         let Some(undecided) = undecided else { return };
         match (rejected, undecided.key) {
             (Rejected::NotMember { .. } | Rejected::Outdated(_), _) => {
-                self.at_gate(now, id, actions, |gate, out| gate.requeue(now, undecided, out));
+                self.at_gate(id, |gate| gate.requeue(undecided));
             }
             (rejected, Some(key)) => {
-                self.refuse(key, ErrorCode::LimitExceeded, rejected.to_string(), actions)
+                self.refuse(key, ErrorCode::LimitExceeded, rejected.to_string())
             }
             (_, None) => {}
         }
@@ -374,7 +327,7 @@ impl Core {
 
     /// Whether the log holds another grant for the same holder.
     fn is_held_otherwise(&self, id: GateId, grant: GrantId, permit: PermitId) -> bool {
-        let held = self.failures.control().cluster_state.permits.get(&permit);
+        let held = self.log.state.permits.get(&permit);
         let ours = self
             .gates
             .get(&id)
@@ -388,7 +341,6 @@ impl Core {
         client: ClientId,
         key: RequestKey,
         (permit, secret, command): (PermitId, Secret, PermitCommand),
-        actions: &mut Vec<Action>,
     ) {
         let refused = |code, text: &str| {
             Action::Reply(
@@ -396,25 +348,25 @@ impl Core {
                 ServerMessage::Refused { number: key.number, code, message: text.to_owned() },
             )
         };
-        let Some(control) = self.failures.leases() else {
+        if !self.failures.has_leases() {
             let text = "this cluster has no agreed log, so it has no durable permits";
-            return actions.push(refused(ErrorCode::BadRequest, text));
-        };
-        let secret = secret.hashed();
-        if let Some(rejected) = control.surely_rejected(permit, secret) {
-            let rejected = Err(ProposeError::Rejected(rejected));
-            return self.on_permit_proposed(client, key, (permit, command), rejected, actions);
+            return self.actions.push(refused(ErrorCode::BadRequest, text));
         }
-        let under_way = control.open.values().filter(|open| matches!(open, Purpose::Permit(..)));
+        let secret = secret.hashed();
+        if let Some(rejected) = self.log.certainly_rejected(permit, secret) {
+            let rejected = Err(ProposeError::Rejected(rejected));
+            return self.on_permit_proposed(client, key, (permit, command), rejected);
+        }
+        let under_way = self.log.open.values().filter(|open| matches!(open, Purpose::Permit(..)));
         if under_way.count() >= PERMIT_COMMANDS {
             let text = "too many permits are renewed and released at this node at once: retry";
-            return actions.push(refused(ErrorCode::LimitExceeded, text));
+            return self.actions.push(refused(ErrorCode::LimitExceeded, text));
         }
         let entry = match command {
             PermitCommand::Renew => Command::RenewPermit { permit, secret },
             PermitCommand::Release => Command::ReleasePermit { permit, secret, renewals: None },
         };
-        self.propose(Purpose::Permit(client, key, permit, command), entry, actions);
+        self.propose(Purpose::Permit(client, key, permit, command), entry);
     }
 
     /// The log answered the command.
@@ -424,14 +376,12 @@ impl Core {
         key: RequestKey,
         (permit, command): (PermitId, PermitCommand),
         result: Result<Applied, ProposeError>,
-        actions: &mut Vec<Action>,
     ) {
-        let control = self.failures.control_mut();
         let number = key.number;
         let tell = match (result, command) {
             (Ok(_), PermitCommand::Renew) => {
-                control.attached.insert(permit, key);
-                let ttl = control.cluster_state.permits.get(&permit).and_then(|permit| permit.ttl);
+                self.log.attached.insert(permit, key);
+                let ttl = self.log.state.permits.get(&permit).and_then(|permit| permit.ttl);
                 ServerMessage::PermitRenewed { number, durable: DurableGrant { permit, ttl } }
             }
             // Release is idempotent: the client repeats it if it missed the answer.
@@ -439,7 +389,7 @@ impl Core {
                 result @ (Ok(_) | Err(ProposeError::Rejected(Rejected::PermitNotHeld(_)))),
                 PermitCommand::Release,
             ) => {
-                control.attached.remove(&permit);
+                self.log.attached.remove(&permit);
                 ServerMessage::Released { number, was_gone: result.is_err() }
             }
             (
@@ -466,20 +416,12 @@ impl Core {
                 message: stopped.to_string(),
             },
         };
-        actions.push(Action::Reply(client, tell));
+        self.reply(client, tell);
     }
 }
 
 impl super::Control {
-    /// The rejection of a command with this secret, where this node is sure of it: a made-up id or
-    /// a wrong secret costs no entry of the log. The node does not know what the log has decided
-    /// since the last entry it applied.
-    fn surely_rejected(&self, id: PermitId, secret: state::SecretHash) -> Option<Rejected> {
-        let rejected = self.cluster_state.check_secret(id, secret).err()?;
-        (id.0 <= self.cluster_state.applied).then_some(rejected)
-    }
-
-    /// How long this node's clock must count until a span by any other clock has surely passed.
+    /// How long this node's clock must count until a span by any other clock has certainly passed.
     fn stretched(&self, span: Span) -> Span {
         let terms = kgate_control::membership::LeaseTerms { lease: span, ..self.timing.terms() };
         terms.wait()

@@ -3,7 +3,7 @@
 
 use kgate_control::log::ProposeError;
 use kgate_control::state::{Applied, Command, PermitId, Rejected};
-use kgate_core::{GrantId, NodeId, Time};
+use kgate_core::{GrantId, NodeId};
 
 use crate::core::clients::PendingAcquire;
 use crate::core::messages::{ErrorCode, PermitCommand};
@@ -31,45 +31,31 @@ pub(in crate::core) enum Purpose {
 impl Core {
     /// Proposes a command, unless the same proposal is open. The answer comes back by
     /// [`Core::on_proposed`].
-    pub(super) fn propose(
-        &mut self,
-        purpose: Purpose,
-        command: Command,
-        actions: &mut Vec<Action>,
-    ) {
-        let control = self.failures.control_mut();
-        if control.open.values().any(|open| *open == purpose) {
+    pub(super) fn propose(&mut self, purpose: Purpose, command: Command) {
+        if self.log.open.values().any(|open| *open == purpose) {
             return;
         }
-        control.asked += 1;
-        control.open.insert(control.asked, purpose);
-        actions.push(Action::Propose(control.asked, command));
+        self.log.proposed += 1;
+        self.log.open.insert(self.log.proposed, purpose);
+        self.actions.push(Action::Propose(self.log.proposed, command));
     }
 
     /// The log answered a proposal.
     pub(in crate::core) fn on_proposed(
         &mut self,
-        now: Time,
         number: u64,
         result: Result<Applied, ProposeError>,
-        actions: &mut Vec<Action>,
     ) {
-        let purpose = self.failures.control_mut().open.remove(&number);
+        let purpose = self.log.open.remove(&number);
         match purpose {
-            Some(Purpose::Add) => self.on_add_proposed(now, result.err(), actions),
-            Some(Purpose::Gate(name, k)) => self.on_gate_proposed(now, &name, k, result, actions),
-            Some(Purpose::Held(gate, grant)) => {
-                self.on_hold_proposed(now, (gate, grant), result, actions)
-            }
-            Some(Purpose::Attach(key, permit)) => {
-                self.on_attach_proposed(now, (key, permit), result, actions)
-            }
+            Some(Purpose::Add) => self.on_add_proposed(result.err()),
+            Some(Purpose::Gate(name, k)) => self.on_gate_proposed(&name, k, result),
+            Some(Purpose::Held(gate, grant)) => self.on_hold_proposed((gate, grant), result),
+            Some(Purpose::Attach(key, permit)) => self.on_attach_proposed((key, permit), result),
             Some(Purpose::Permit(client, key, permit, word)) => {
-                self.on_permit_proposed(client, key, (permit, word), result, actions);
+                self.on_permit_proposed(client, key, (permit, word), result);
             }
-            Some(Purpose::ReleaseUnwanted(permit)) => {
-                self.on_release_unwanted(now, permit, &result)
-            }
+            Some(Purpose::ReleaseUnwanted(permit)) => self.on_release_unwanted(permit, &result),
             // Proposed again when the timer fires again.
             Some(Purpose::Expire(_)) | None => {}
         }
@@ -77,53 +63,39 @@ impl Core {
 
     /// A client wants a gate that is unknown here, or known with another k. The log decides, since
     /// this node may be behind.
-    pub(in crate::core) fn create_by_log(
-        &mut self,
-        pending: PendingAcquire,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(in crate::core) fn create_by_log(&mut self, pending: PendingAcquire) {
         let (name, k) = (pending.request.gate.clone(), pending.request.k.unwrap_or(1));
         let author = author(&pending.process, self.settings.me);
         let policy = pending.request.durable.policy.unwrap_or_default();
         self.pending.push(pending);
         let plan = Definition { author, policy, ..self.plan(GateId(0), &name, k) };
-        self.propose_gate(plan, actions);
+        self.propose_gate(plan);
     }
 
-    fn propose_gate(&mut self, plan: Definition, actions: &mut Vec<Action>) {
+    fn propose_gate(&mut self, plan: Definition) {
         let Definition { name, k, protocol, lanes, policy, author, .. } = plan;
         let purpose = Purpose::Gate(name.clone(), k);
         let create =
             Command::CreateGate { name, k, protocol, lanes, policy, weight_max: None, author };
-        self.propose(purpose, create, actions);
+        self.propose(purpose, create);
     }
 
     /// The entry that changed a gate last, as far as it is applied here.
     pub(in crate::core) fn version_of(&self, gate: GateId) -> u64 {
-        let cluster_state = self.failures.leases().map(|control| &control.cluster_state);
-        cluster_state
-            .and_then(|cluster_state| cluster_state.gates.get(&gate))
-            .map_or(0, |gate| gate.version)
+        self.log.state.gates.get(&gate).map_or(0, |gate| gate.version)
     }
 
     /// Creates the missing gates of the configuration. Returns whether some are missing.
-    pub(super) fn reconcile_gates(&mut self, actions: &mut Vec<Action>) -> bool {
+    pub(super) fn reconcile_gates(&mut self) -> bool {
         let missing = |gate: &&Definition| self.catalogue.get(&gate.name).is_none();
         let missing: Vec<Definition> =
             self.settings.fixed.iter().filter(missing).cloned().collect();
         let some = !missing.is_empty();
-        missing.into_iter().for_each(|gate| self.propose_gate(gate, actions));
+        missing.into_iter().for_each(|gate| self.propose_gate(gate));
         some
     }
 
-    fn on_gate_proposed(
-        &mut self,
-        now: Time,
-        name: &str,
-        k: u32,
-        result: Result<Applied, ProposeError>,
-        actions: &mut Vec<Action>,
-    ) {
+    fn on_gate_proposed(&mut self, name: &str, k: u32, result: Result<Applied, ProposeError>) {
         let version = if let Ok(Applied::Gate { version, .. }) = result { version } else { 0 };
         if let Some((why, text)) = result.err().map(refusal_of) {
             // A request without a k takes the gate as it is. The log has the gate, and this node
@@ -139,14 +111,13 @@ impl Core {
             let (gone, rest): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut self.pending).into_iter().partition(concerns);
             self.pending = rest;
-            gone.into_iter().for_each(|pending: PendingAcquire| {
-                self.refuse(pending.key, why, text.clone(), actions)
-            });
+            gone.into_iter()
+                .for_each(|pending: PendingAcquire| self.refuse(pending.key, why, text.clone()));
         }
         // If the entry is not applied here yet, the requests follow when it is.
-        let applied = self.failures.control().cluster_state.applied;
+        let applied = self.log.state.applied;
         if version <= applied && self.catalogue.get(name).is_some() {
-            self.place_all(now, name, actions);
+            self.place_all(name);
         }
     }
 }
@@ -168,7 +139,7 @@ fn refusal_of(not_done: ProposeError) -> (ErrorCode, String) {
 }
 
 /// The author of a gate, for people.
-pub(super) fn author(process: &Process, at: NodeId) -> String {
+pub(in crate::core) fn author(process: &Process, at: NodeId) -> String {
     let at = at.0;
     match (process.user.as_str(), process.host.as_str()) {
         ("", "") => format!("a client of node {at}"),

@@ -10,6 +10,7 @@
 //! - `lease.rs`: the lease, read against the clock before every input (rule N5), and its
 //!   consequences for clients, holders and waiting requests;
 //! - `incarnation.rs`: this node takes part in one incarnation at a time (rules R1, R2);
+//! - `log.rs`: what this node knows of the log;
 //! - `durable.rs`: durable permits;
 //! - `gates.rs`: gates that clients want: the log decides who is first and what k is.
 //!
@@ -21,22 +22,22 @@ mod durable;
 mod gates;
 mod incarnation;
 mod lease;
+mod log;
 
 pub(super) use changes::definition;
-
-use std::collections::{BTreeMap, BTreeSet};
+pub(super) use gates::author;
+pub(super) use log::Log;
 
 use kgate_control::lease::{Leases, Proposal};
 use kgate_control::log::LogStatus;
 use kgate_control::membership::{MembershipChange, StoreId};
-use kgate_control::state::{ClusterState, Command, PermitId};
+use kgate_control::state::{ClusterState, Command};
 use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
 use kgate_core::{Incarnation, NodeId, Time, ViewId};
 use serde::{Deserialize, Serialize};
 
-use self::gates::Purpose;
-use super::{RequestKey, Settings, Suspended};
+use super::{Settings, Suspended};
 
 /// The settings of the control plane.
 #[derive(Clone, Debug)]
@@ -66,36 +67,20 @@ pub(super) struct Control {
     address: String,
     start: u64,
     joins: bool,
-    me: NodeId,
-    incarnation: Incarnation,
     leases: Leases,
-    /// The state of the log, as far as it was applied here.
-    pub(super) cluster_state: ClusterState,
-    /// The entry that added each member's incarnation: the view that it began.
-    pub(super) incarnations: BTreeMap<NodeId, u64>,
     appended: Voters,
-    log: LogStatus,
+    status: LogStatus,
     /// The earlier incarnation of this node that has to be evicted first.
     former: Option<Incarnation>,
     /// Whether this incarnation was a member. Once it is evicted, only another one can be.
     joined: bool,
-    /// What the gates were told last: whether they may grant.
+    /// The last notification of the gates: whether they may grant.
     granting: bool,
     /// Whether the lease held at the last check, and since when it does not.
     held: bool,
     without_since: Time,
     /// Whether requests are refused, because no quorum answered for too long.
     no_quorum: bool,
-    asked: u64,
-    /// The open proposals.
-    open: BTreeMap<u64, Purpose>,
-    /// Since when this node has known each durable permit, and since when it counts its time to
-    /// live.
-    known: BTreeMap<PermitId, (Time, Time)>,
-    /// Durable permits that this node granted and no request wants any more.
-    unwanted: BTreeSet<PermitId>,
-    /// The requests that are told when a durable permit ends.
-    attached: BTreeMap<PermitId, RequestKey>,
 }
 
 /// What status queries show of the control plane at one node.
@@ -127,24 +112,15 @@ impl Control {
             address: told.address.clone(),
             start: told.start,
             joins: told.joins,
-            me,
-            incarnation,
             leases,
-            cluster_state: ClusterState::default(),
-            incarnations: BTreeMap::new(),
             appended: told.appended.clone(),
-            log: LogStatus::default(),
+            status: LogStatus::default(),
             former: None,
             joined: false,
             granting: false,
             held: false,
             without_since: now,
             no_quorum: false,
-            asked: 0,
-            open: BTreeMap::new(),
-            known: BTreeMap::new(),
-            unwanted: BTreeSet::new(),
-            attached: BTreeMap::new(),
         };
         control.leases.voters_appended(now, told.appended.clone());
         control
@@ -152,65 +128,42 @@ impl Control {
 
     /// Begins another incarnation. Its lease starts from the state of the log, and from nothing of
     /// the earlier incarnation.
-    fn begin(&mut self, now: Time, incarnation: Incarnation, start: u64) {
-        (self.incarnation, self.start, self.joined) = (incarnation, start, false);
-        self.former = None;
-        self.replay(now);
+    fn begin(&mut self, now: Time, log: &Log, start: u64) {
+        (self.start, self.joined, self.former) = (start, false, None);
+        self.replay(now, log);
     }
 
     /// Resumes this incarnation with the state of its clean stop.
-    fn take_up(&mut self, now: Time, suspended: &Suspended) {
+    fn take_up(&mut self, now: Time, suspended: &Suspended, log: &mut Log) {
         (self.start, self.joined) = (suspended.start, true);
-        self.cluster_state = suspended.cluster_state.clone();
-        self.incarnations = suspended.incarnations.iter().copied().collect();
-        self.replay(now);
+        log.state = suspended.cluster_state.clone();
+        log.incarnations = suspended.incarnations.iter().copied().collect();
+        self.replay(now, log);
     }
 
     /// Starts the lease from the state of the log alone.
-    fn replay(&mut self, now: Time) {
-        let mut leases = Leases::new(now, self.me, self.incarnation, self.store, self.timing);
-        for (node, member) in self.cluster_state.membership.iter() {
-            leases.membership_changed(
-                now,
-                MembershipChange::Added(node, member.incarnation, member.terms),
-            );
+    fn replay(&mut self, now: Time, log: &Log) {
+        let mut leases = Leases::new(now, log.me, log.incarnation, self.store, self.timing);
+        for (node, member) in log.state.membership.iter() {
+            let incarnation = member.incarnation;
+            let added = MembershipChange::Added(node, incarnation, member.terms);
+            leases.membership_changed(now, added);
             if let Some(at) = member.suspected {
-                leases.membership_changed(
-                    now,
-                    MembershipChange::Suspected(node, member.incarnation, at),
-                );
+                let suspected = MembershipChange::Suspected(node, incarnation, at);
+                leases.membership_changed(now, suspected);
             }
         }
-        leases.voters_applied(now, self.cluster_state.voters.clone());
+        leases.voters_applied(now, log.state.voters.clone());
         leases.voters_appended(now, self.appended.clone());
-        leases.applied(now, self.cluster_state.applied);
-        leases.committed(self.log.committed);
-        leases.set_leader(self.log.is_leader);
+        leases.applied(now, log.state.applied);
+        leases.committed(self.status.committed);
+        leases.set_leader(self.status.is_leader);
         self.leases = leases;
     }
 
     /// The random name of the start of this incarnation.
     pub(super) fn start(&self) -> u64 {
         self.start
-    }
-
-    /// The members, except earlier incarnations of this node, each with the view that began its
-    /// incarnation, in that order.
-    fn members(&self) -> Vec<(NodeId, u64)> {
-        let counts = |node: NodeId| node != self.me || self.is_member();
-        let mut members: Vec<(NodeId, u64)> = self
-            .incarnations
-            .iter()
-            .map(|(node, at)| (*node, *at))
-            .filter(|(node, _)| counts(*node))
-            .collect();
-        members.sort_by_key(|(_, at)| *at);
-        members
-    }
-
-    /// Whether this incarnation is a member.
-    fn is_member(&self) -> bool {
-        self.cluster_state.membership.incarnation(self.me, self.incarnation).is_some()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Grants that the log must hold (docs/internals/slots.md, "Slots that the log holds").
 //!
-//! The protocol has granted, and the client has not been told. The grant must not be returned for
-//! any reason until the log has decided: an entry that holds its slots may be on its way, and
-//! returned slots could be granted to somebody else.
+//! The protocol has granted, and the client has not been notified. The grant must not be returned
+//! for any reason until the log has decided: an entry that holds its slots may be on its way, and
+//! returned slots could be granted to another client.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{Gate, GateEffect, Waiter};
 use crate::core::RequestKey;
 use crate::core::view::{Process, age};
 
-/// What a request asks of its durable permit.
+/// The requested properties of a durable permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DurableSpec {
     /// The hash of the secret that the holder will show.
@@ -40,14 +40,9 @@ pub(in crate::core) struct UndecidedGrant {
 
 impl Gate {
     /// The protocol granted something that the log must hold.
-    pub(super) fn await_decision(
-        &mut self,
-        grant: GrantId,
-        undecided: UndecidedGrant,
-        out: &mut Vec<GateEffect>,
-    ) {
+    pub(super) fn await_decision(&mut self, grant: GrantId, undecided: UndecidedGrant) {
         self.undecided.insert(grant, undecided);
-        out.push(GateEffect::Decided(grant));
+        self.effects.push(GateEffect::Decided(grant));
     }
 
     /// The request is withdrawn. Returns whether it waits for a decision of the log here.
@@ -62,56 +57,35 @@ impl Gate {
     }
 
     /// The log holds exactly these slots.
-    pub(in crate::core) fn reserve(
-        &mut self,
-        now: Time,
-        slots: Vec<u32>,
-        out: &mut Vec<GateEffect>,
-    ) {
-        self.drive(now, Input::Reserved(slots.into()), out)
-            .expect("a protocol with slots knows the log");
-        self.submit_more(now, out);
+    pub(in crate::core) fn reserve(&mut self, slots: Vec<u32>) {
+        self.drive(Input::Reserved(slots.into())).expect("a protocol with slots knows the log");
+        self.submit_more();
     }
 
     /// The log holds the permit and its slots are reserved here, so the grant is returned to the
     /// protocol.
-    pub(in crate::core) fn decided_held(
-        &mut self,
-        now: Time,
-        grant: GrantId,
-        out: &mut Vec<GateEffect>,
-    ) -> Option<UndecidedGrant> {
-        let undecided = self.decided_rejected(now, grant, out)?;
+    pub(in crate::core) fn decided_held(&mut self, grant: GrantId) -> Option<UndecidedGrant> {
+        let undecided = self.decided_rejected(grant)?;
         self.counters.grants += 1;
-        let waited = age(now, undecided.since);
+        let waited = age(self.now, undecided.since);
         self.counters.longest_wait = self.counters.longest_wait.max(waited);
         Some(undecided)
     }
 
     /// The log has decided not to hold the permit, so the grant is returned to the protocol.
-    pub(in crate::core) fn decided_rejected(
-        &mut self,
-        now: Time,
-        grant: GrantId,
-        out: &mut Vec<GateEffect>,
-    ) -> Option<UndecidedGrant> {
+    pub(in crate::core) fn decided_rejected(&mut self, grant: GrantId) -> Option<UndecidedGrant> {
         let undecided = self.undecided.remove(&grant)?;
-        self.return_grant(now, grant, out);
+        self.return_grant(grant);
         Some(undecided)
     }
 
     /// The request of a rejected grant queues again, behind the requests that wait already: its
     /// place went with the grant.
-    pub(in crate::core) fn requeue(
-        &mut self,
-        now: Time,
-        undecided: UndecidedGrant,
-        out: &mut Vec<GateEffect>,
-    ) {
+    pub(in crate::core) fn requeue(&mut self, undecided: UndecidedGrant) {
         let UndecidedGrant { key, process, hold, weight, since, .. } = undecided;
         if key.is_some() {
             self.waiting.push_back(Waiter { key, weight, since, process, hold: Some(hold) });
-            self.submit_more(now, out);
+            self.submit_more();
         }
     }
 

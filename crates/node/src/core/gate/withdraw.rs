@@ -5,19 +5,14 @@
 //! enough, and each of them moves up. A protocol that cannot withdraw grants the request in the
 //! end, and the gate releases that grant at once.
 
-use kgate_core::{Input, Time};
+use kgate_core::Input;
 
-use super::{Gate, GateEffect};
+use super::Gate;
 use crate::core::RequestKey;
 
 impl Gate {
     /// Withdraws a request. Returns whether it waited here.
-    pub(in crate::core) fn withdraw(
-        &mut self,
-        now: Time,
-        key: RequestKey,
-        out: &mut Vec<GateEffect>,
-    ) -> bool {
+    pub(in crate::core) fn withdraw(&mut self, key: RequestKey) -> bool {
         if self.abandon(key) {
             return true;
         }
@@ -34,7 +29,7 @@ impl Gate {
             behind.clear();
         }
         for withdrawn in 0..=behind.len() {
-            if self.drive(now, Input::Withdraw, out).is_err() {
+            if self.drive(Input::Withdraw).is_err() {
                 assert_eq!(withdrawn, 0, "a protocol withdraws all requests or none");
                 self.waiting[at].key = None;
                 self.abandoned += 1;
@@ -43,9 +38,9 @@ impl Gate {
         }
         self.take_handed(at);
         for weight in behind {
-            self.drive(now, Input::Acquire { weight }, out).expect("it was submitted before");
+            self.drive(Input::Acquire { weight }).expect("it was submitted before");
         }
-        self.submit_more(now, out);
+        self.submit_more();
         true
     }
 

@@ -27,6 +27,24 @@ fn a_single_permit_is_granted_in_order() {
     assert!(fences.is_sorted() && fences[0] < fences[2], "{fences:?}");
 }
 
+/// What a waiting client may expect: a node shows how long its last permits were held, and forgets
+/// older ones.
+#[test]
+fn past_holds_are_shown_and_bounded() {
+    let mut fleet = Fleet::new(&settings(2));
+    fleet.hello(0, 1);
+    for hold in 1..=20 {
+        fleet.acquire(0, 1, hold, "gpu", None);
+        fleet.pass(Span(hold * 10_000_000));
+        fleet.ask(0, 1, ClientMessage::Release { number: hold });
+        fleet.ask(0, 1, ClientMessage::Renew { sequence: hold });
+    }
+    let report = fleet.look(1, "gpu");
+    let shown = report.seen.iter().flat_map(|(_, gates)| &gates[0].past_holds);
+    let expected: Vec<u64> = (5..=20).map(|hold| hold * 10_000_000).collect();
+    assert_eq!(shown.copied().collect::<Vec<_>>(), expected);
+}
+
 /// Every protocol of the registry serves two clients of one node and one of another.
 #[test]
 fn every_protocol_serves() {
@@ -214,13 +232,13 @@ fn an_invalid_request_is_refused() {
             1,
             Some(3),
             ErrorCode::Conflict,
-            "k = 2, set by a client of node 0, and you say k = 3",
+            "k = 2, set by a client of node 0, not the requested k = 3",
         ),
         ("gpu", 3, None, ErrorCode::TooLarge, "1 to 2 permits at once, not 3"),
         ("gpu", 0, None, ErrorCode::TooLarge, "not 0"),
         ("a b", 1, None, ErrorCode::BadRequest, "letters, digits"),
         ("", 1, None, ErrorCode::BadRequest, "letters, digits"),
-        ("new", 1, Some(0), ErrorCode::BadRequest, "k is between 1 and"),
+        ("new", 1, Some(0), ErrorCode::BadRequest, "k must be between 1 and"),
     ];
     for (place, (gate, weight, k, why, says)) in cases.into_iter().enumerate() {
         let number = place as u64;

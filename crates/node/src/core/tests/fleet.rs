@@ -16,6 +16,13 @@ pub(super) struct Fleet {
     pub(super) stopped: Vec<(NodeId, StopReason)>,
     pub(super) rejected: Vec<PeerError>,
     pub(super) probes: Vec<(SessionId, u64, Vec<u32>)>,
+    /// The sessions whose processes must end, with their streams.
+    pub(super) trees: Vec<(SessionId, ClientId)>,
+    /// The streams whose processes are forgotten.
+    pub(super) forgotten: Vec<ClientId>,
+    pub(super) answers: Vec<Result<CallReply, Refusal>>,
+    /// What operators set, in order.
+    pub(super) settings: Vec<GateSetting>,
     /// Links on which nothing arrives.
     pub(super) cut: Vec<(NodeId, NodeId)>,
     pub(super) stored: BTreeMap<(NodeId, GateId), Vec<u8>>,
@@ -46,6 +53,10 @@ impl Fleet {
             stopped: Vec::new(),
             rejected: Vec::new(),
             probes: Vec::new(),
+            trees: Vec::new(),
+            forgotten: Vec::new(),
+            answers: Vec::new(),
+            settings: Vec::new(),
             cut: Vec::new(),
             stored: BTreeMap::new(),
         };
@@ -150,6 +161,14 @@ impl Fleet {
         self.run();
     }
 
+    /// An input of the shell, and everything that follows.
+    pub(super) fn input(&mut self, node: u32, input: Input) {
+        let mut actions = Vec::new();
+        self.nodes.get_mut(&NodeId(node)).expect("up").handle(self.now, input, &mut actions);
+        self.carry_out(NodeId(node), actions);
+        self.run();
+    }
+
     pub(super) fn free(&mut self, node: u32, session: SessionId, number: u64) {
         let mut actions = Vec::new();
         let input = Input::SlotsFree { session, number };
@@ -159,10 +178,36 @@ impl Fleet {
     }
 
     pub(super) fn restore(&mut self, node: u32, gate: &str, k: u32, in_use: &[u32]) {
+        let (name, in_use) = (gate.to_owned(), in_use.to_vec());
+        self.restore_gate(node, RestoredGate { name, k, in_use, set_by: None });
+    }
+
+    pub(super) fn restore_gate(&mut self, node: u32, gate: RestoredGate) {
         let mut actions = Vec::new();
-        let input = Input::RestoreGate { name: gate.to_owned(), k, in_use: in_use.to_vec() };
+        let input = Input::RestoreGate(gate);
         self.nodes.get_mut(&NodeId(node)).expect("up").handle(self.now, input, &mut actions);
         self.carry_out(NodeId(node), actions);
+    }
+
+    /// An operator changes k. What must be remembered is.
+    pub(super) fn set(&mut self, node: u32, gate: &str, k: u32) -> Result<CallReply, Refusal> {
+        let (name, author) = (gate.to_owned(), "an operator".to_owned());
+        self.call(node, Call::SetGate { name, k: Some(k), policy: None, author })
+    }
+
+    /// An operator evicts a holder, by way of that node.
+    pub(super) fn evict(&mut self, node: u32, holder: &HolderId) -> Result<CallReply, Refusal> {
+        let (holder, author) = (holder.clone(), "an operator".to_owned());
+        self.call(node, Call::EvictHolder { holder, author })
+    }
+
+    pub(super) fn call(&mut self, node: u32, call: Call) -> Result<CallReply, Refusal> {
+        let mut actions = Vec::new();
+        let input = Input::Call { number: 1, call };
+        self.nodes.get_mut(&NodeId(node)).expect("up").handle(self.now, input, &mut actions);
+        self.carry_out(NodeId(node), actions);
+        self.run();
+        self.answers.pop().expect("answered at once")
     }
 
     pub(super) fn look(&mut self, node: u32, gate: &str) -> StatusReport {
@@ -212,11 +257,15 @@ impl Fleet {
                     self.received.entry((node, client)).or_default().push(tell)
                 }
                 Action::Store(gate, bytes) => drop(self.stored.insert((node, gate), bytes)),
+                Action::StoreGateSetting(setting) => self.settings.push(setting),
+                Action::Answer(_, reply) => self.answers.push(reply),
                 Action::StatusReport(_, report) => self.reports.push(report),
                 Action::Ban(_) | Action::Changed | Action::Opened(_) => {}
                 Action::Probe { session, number, slots, .. } => {
                     self.probes.push((session, number, slots))
                 }
+                Action::EndTree { session, tree } => self.trees.push((session, tree)),
+                Action::ForgetTree(tree) => self.forgotten.push(tree),
                 Action::Stop(reason) => self.stopped.push((node, reason)),
                 Action::Log(LogEvent::PeerRejected { error, .. }) => self.rejected.push(error),
                 Action::Propose(..)

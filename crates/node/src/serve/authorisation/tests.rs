@@ -17,7 +17,12 @@ fn parse(text: &str) -> Vec<Allow> {
 }
 
 fn policy(text: &str) -> Result<Policy, InvalidPolicy> {
-    Policy::new(&parse(text), |name| (name == "root").then_some(0))
+    let user = |name: &str| (name == "root").then_some(0);
+    let group = |group: &UserOrGroup| {
+        let known = *group == UserOrGroup::Name("render".into());
+        known.then(|| GroupMembers { group: 50, users: vec![1001] })
+    };
+    Policy::new(&parse(text), UserDatabase { user, group })
 }
 
 fn example() -> Policy {
@@ -26,10 +31,15 @@ fn example() -> Policy {
          [[allow]]\nclient = \"ci-7\"\ngates = [\"night*\"]\nmay = [\"see\"]\n\
          [[allow]]\ntoken = \"{}\"\nmay = [\"see\"]\n\
          [[allow]]\nuser = \"root\"\nmay = [\"acquire\", \"operate\"]\n\
-         [[allow]]\nuser = 1000\ngates = [\"gpu\"]\nmay = [\"operate\"]\n",
+         [[allow]]\nuser = 1000\ngates = [\"gpu\"]\nmay = [\"operate\"]\n\
+         [[allow]]\ngroup = \"render\"\ngates = [\"film/\"]\n",
         sha256(TOKEN)
     ))
     .expect("a valid list")
+}
+
+fn user(user: u32) -> Identity {
+    Identity::User(LocalUser { user, group: user })
 }
 
 fn certificate(name: &str) -> Identity {
@@ -59,12 +69,16 @@ fn rights_follow_the_list() {
         (bearer.clone(), Privilege::See("anything"), true),
         (bearer.clone(), Privilege::SeeAll, true),
         (bearer, Privilege::Acquire("gpu"), false),
-        (Identity::User(0), Privilege::OperateAll, true),
-        (Identity::User(0), Privilege::SeeAll, true),
-        (Identity::User(1000), Privilege::Operate("gpu"), true),
-        (Identity::User(1000), Privilege::OperateAll, false),
-        (Identity::User(1000), Privilege::See("gpu"), false),
-        (Identity::User(1), Privilege::See("gpu"), false),
+        (user(0), Privilege::OperateAll, true),
+        (user(0), Privilege::SeeAll, true),
+        (user(1000), Privilege::Operate("gpu"), true),
+        (user(1000), Privilege::OperateAll, false),
+        (user(1000), Privilege::See("gpu"), false),
+        (user(1), Privilege::See("gpu"), false),
+        (user(1001), Privilege::Acquire("film/1"), true),
+        (user(1001), Privilege::Acquire("gpu"), false),
+        (user(50), Privilege::Acquire("film/1"), true),
+        (user(51), Privilege::Acquire("film/1"), false),
         (certificate("root"), Privilege::OperateAll, false),
         (Identity::Anonymous([127, 0, 0, 1].into()), Privilege::See("gpu"), false),
     ];
@@ -117,6 +131,8 @@ fn invalid_entries_are_refused() {
         ("client = \"a*b*\"", InvalidEntry::Pattern("a*b*".into())),
         ("token = \"secret\"", InvalidEntry::Token),
         ("user = \"nobody-here\"", InvalidEntry::User("nobody-here".into())),
+        ("group = \"gone\"", InvalidEntry::Group(UserOrGroup::Name("gone".into()))),
+        ("group = 1\nuser = 1", InvalidEntry::Subject),
         ("user = 1\nmay = []", InvalidEntry::NoRight),
         ("user = 1\ngates = []", InvalidEntry::NoGate),
     ] {
@@ -126,4 +142,12 @@ fn invalid_entries_are_refused() {
     for unknown in ["user = 1\nmay = [\"everything\"]", "usr = 1"] {
         assert!(toml::from_str::<Allow>(unknown).is_err(), "{unknown}");
     }
+}
+
+/// Two processes of one user in different groups are one client, so quotas count them together.
+#[test]
+fn a_group_makes_no_second_client() {
+    let of = |group: u32| Identity::User(LocalUser { user: 7, group });
+    assert_eq!(of(1), of(2));
+    assert_ne!(user(7), user(8));
 }

@@ -5,7 +5,7 @@
 
 use kgate_api::v1;
 use kgate_api::v1::ErrorCode;
-use kgate_control::state::{ClusterState, Command, DurablePermit, PermitId};
+use kgate_control::state::{ClusterState, Command, DurablePermit, Gate, PermitId};
 
 use super::{Answer, ApiError, Operator};
 
@@ -15,7 +15,7 @@ impl Operator {
         &self,
         request: v1::EvictPermitRequest,
     ) -> Answer<v1::OperationReply> {
-        let v1::EvictPermitRequest { permit_id: permit, gate, slot, dry_run } = request;
+        let v1::EvictPermitRequest { permit_id: permit, gate, slot, dry_run, .. } = request;
         let cluster_state = self.read().await?;
         let (id, held) = find(&cluster_state, permit, &gate, slot)?;
         let warning = String::new();
@@ -52,9 +52,7 @@ fn find<'a>(
     let Some(known) = cluster_state.gate(gate) else {
         return Err(ApiError::new(ErrorCode::GateNotFound, format!("no gate `{gate}`")));
     };
-    let of_gate = cluster_state.permits.iter().filter(|(_, held)| held.gate == known.id);
-    let found = of_gate.filter(|(_, held)| slot.is_none_or(|slot| held.slots.contains(&slot)));
-    let found: Vec<_> = found.collect();
+    let found = of_gate(cluster_state, known, slot);
     match found.as_slice() {
         [(id, held)] => Ok((**id, held)),
         [] => Err(ApiError::new(
@@ -70,6 +68,16 @@ fn find<'a>(
             )))
         }
     }
+}
+
+/// The durable permits of a gate, or those with this slot.
+pub(super) fn of_gate<'a>(
+    cluster_state: &'a ClusterState,
+    gate: &Gate,
+    slot: Option<u32>,
+) -> Vec<(&'a PermitId, &'a DurablePermit)> {
+    let of_gate = cluster_state.permits.iter().filter(|(_, held)| held.gate == gate.id);
+    of_gate.filter(|(_, held)| slot.is_none_or(|slot| held.slots.contains(&slot))).collect()
 }
 
 fn slots(held: &DurablePermit) -> String {

@@ -16,7 +16,7 @@ use crate::token::{JoinToken, MEMBERS_MAX};
 const COMMIT_TIME: Duration = Duration::from_secs(10);
 
 impl Operator {
-    /// The directory of the cluster. Without a quorum it is as this node knows it, and says so.
+    /// The directory of the cluster; without a quorum, this node's copy of it with a warning.
     pub(super) async fn members(&self) -> Answer<v1::MembersReply> {
         let (cluster_state, stale) = match self.read().await {
             Ok(cluster_state) => (cluster_state, String::new()),
@@ -135,7 +135,7 @@ impl Operator {
         if dry_run {
             return Ok(v1::OperationReply { message: consequences, warning: String::new() });
         }
-        self.condemn(node, member, false).await?;
+        self.evict_incarnation(node, member, false).await?;
         let text = format!(
             "incarnation {} of node {} is evicted and its slots are free; if the node is alive, \
             it returns as a later incarnation that holds nothing",
@@ -156,7 +156,7 @@ impl Operator {
         }
         let mut done = Vec::new();
         if let Some(member) = cluster_state.membership.get(node) {
-            self.condemn(node, member, true).await?;
+            self.evict_incarnation(node, member, true).await?;
             done.push(format!(
                 "incarnation {} of node {} was evicted",
                 member.incarnation.0, node.0
@@ -169,12 +169,12 @@ impl Operator {
         Ok(v1::OperationReply { message: done.join("; "), warning: String::new() })
     }
 
-    /// Has an incarnation evicted, and waits until it is: never less than W from its last answer.
-    async fn condemn(&self, node: NodeId, member: &Member, for_good: bool) -> Answer<()> {
+    /// Evicts an incarnation and waits until it is gone: at least W from its last answer.
+    async fn evict_incarnation(&self, node: NodeId, member: &Member, for_good: bool) -> Answer<()> {
         let incarnation = member.incarnation;
         let author = self.author.clone();
-        let condemn = Command::ForceEvict { node, incarnation, author, for_good };
-        if let Err(why) = self.log.propose(condemn).await {
+        let eviction = Command::ForceEvict { node, incarnation, author, for_good };
+        if let Err(why) = self.log.propose(eviction).await {
             return Err(self.failed(why).await);
         }
         let most = Duration::from_nanos(member.terms.wait().0) + COMMIT_TIME;
@@ -210,15 +210,11 @@ impl Operator {
                     for holder in &gate.holders {
                         holders += 1;
                         let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
-                        let process = &holder.process;
                         text.push_str(&format!(
-                            "\n  {} slot {}: pid {} {}@{} will be stopped ({})",
-                            gate.name,
+                            "\n  {} slot {}: will be stopped: {}",
+                            kgate_api::printable(&gate.name),
                             slots.join(", "),
-                            process.pid,
-                            process.user,
-                            process.host,
-                            process.command
+                            holder.process
                         ));
                     }
                 }
@@ -281,7 +277,7 @@ fn check_new_member(
         let (address, name) = (address.to_owned(), entry.name.clone());
         return Err(InvalidMember::AddressTaken { address, node: *node, name });
     }
-    let is_valid = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_valid) {
         return Err(InvalidMember::BadName(name.chars().take(NAME_MAX).collect()));
     }

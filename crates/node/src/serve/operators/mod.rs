@@ -5,11 +5,12 @@
 //! that stops waiting loses only the reply.
 //!
 //! - `members.rs`: members, voters, evictions of nodes; `durable.rs`: evictions of durable permits;
-//!   `set.rs`: k and policy of a gate;
+//!   `holders.rs`: evictions of single holders; `set.rs`: k and policy of a gate;
 //! - `grpc.rs`, `http.rs`: the two forms of the API.
 
 mod durable;
 mod grpc;
+mod holders;
 pub(super) mod http;
 mod members;
 mod set;
@@ -25,10 +26,11 @@ use kgate_core::NodeId;
 use super::CoreHandle;
 use super::authorisation::{Identity, Privilege};
 use super::error::ApiError;
+use crate::core::NO_LOG;
 
 type Answer<T> = Result<T, ApiError>;
 
-/// One operator's call: the core, the log, and who asks.
+/// The call of one operator: the core, the log, and the operator's name.
 pub(super) struct Operator {
     core: CoreHandle,
     log: Log,
@@ -45,12 +47,8 @@ impl Operator {
     ) -> Answer<Self> {
         core.access.admit_request(who)?;
         core.access.authorise(who, need)?;
-        let none = "this node has no replicated log: its members and the k of its gates are \
-        fixed; to change them at run time, set `data` \
-         and remove faults = \"crash-stop\" from the configuration";
-        let log = core.log().await.ok_or_else(|| ApiError::bad_request(none))?;
-        let author = format!("{who} through node {}", core.node);
-        Ok(Self { core: core.clone(), log, author })
+        let log = core.log().await.ok_or_else(|| ApiError::bad_request(NO_LOG))?;
+        Ok(Self { core: core.clone(), log, author: author(core, who) })
     }
 
     /// Finds a node by its ID or its name. IDs come first: they are never reused, and a name that
@@ -125,6 +123,11 @@ impl Operator {
             }
         }
     }
+}
+
+/// The operator, for people.
+fn author(core: &CoreHandle, who: &Identity) -> String {
+    format!("{who} through node {}", core.node)
 }
 
 /// The ID that a text denotes: `3` or `node-3`.

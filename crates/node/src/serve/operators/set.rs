@@ -3,7 +3,8 @@
 //! The change is committed at once. It is in force when every member has reported that it has
 //! applied the change and holds no slot at or above the new k. A member that does not answer counts
 //! as holding until it is evicted. Slots of an earlier incarnation count too: only the incarnation
-//! that the log knows can report that it holds nothing.
+//! that the log knows can report that it holds nothing. A node alone needs no log: it changes its
+//! gate at once, and only its own holders count.
 
 use std::time::Duration;
 
@@ -11,14 +12,74 @@ use kgate_api::v1::ErrorCode;
 use kgate_api::{LeaseInstant, v1};
 use kgate_control::state::{Applied, ClusterState, Command, Gate};
 
-use super::{Answer, ApiError, Operator};
-use crate::core::StatusReport;
+use super::{Answer, ApiError, CoreHandle, Identity, Operator, Privilege, author};
+use crate::core::{Call, CallReply, ClientView, GateView, StatusReport};
 use crate::serve::grpc::policy_of;
 
 /// Default of `timeout_ms`.
 const TIMEOUT: Duration = Duration::from_secs(3600);
 /// Interval of the queries to all members.
 const QUERY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Changes a gate, by the log or at this node alone, and waits until the change is in force.
+pub(super) async fn set(
+    core: &CoreHandle,
+    who: &Identity,
+    request: v1::SetGateRequest,
+) -> Answer<v1::SetGateReply> {
+    let need = Privilege::Operate(&request.gate);
+    if core.log().await.is_some() {
+        return Operator::admit(core, who, need).await?.set(request).await;
+    }
+    core.access.admit_request(who)?;
+    core.access.authorise(who, need)?;
+    set_alone(core, author(core, who), request).await
+}
+
+/// Changes a gate of a node without a log.
+async fn set_alone(
+    core: &CoreHandle,
+    author: String,
+    request: v1::SetGateRequest,
+) -> Answer<v1::SetGateReply> {
+    let v1::SetGateRequest { gate, k, no_wait, timeout_ms, policy, keep_k } = request;
+    let (k, policy) = ((!keep_k).then_some(k), policy_of(policy));
+    let set = Call::SetGate { name: gate.clone(), k, policy, author };
+    let CallReply::GateSet { k, previous_k } = core.call(set).await? else {
+        return Err(ApiError::unexpected_reply());
+    };
+    let draining =
+        until_drained(no_wait, timeout_ms, || draining_alone(core, gate.clone(), k)).await?;
+    let drained = draining.is_empty();
+    Ok(v1::SetGateReply { k, log_index: 0, previous_k, drained, draining })
+}
+
+/// The holders of a node without a log that have to release slots at or above k.
+async fn draining_alone(core: &CoreHandle, gate: String, k: u32) -> Answer<Vec<String>> {
+    let report = core.query_status(Some(gate)).await.ok_or_else(ApiError::stopped)?;
+    let holders = report
+        .seen
+        .iter()
+        .flat_map(|(who, gates)| gates.iter().flat_map(|view| holders_beyond(who.node.0, view, k)));
+    Ok(holders.collect())
+}
+
+/// Asks what is still missing until nothing is, or the time is over. Returns what is missing then.
+async fn until_drained<F: Future<Output = Answer<Vec<String>>>>(
+    no_wait: bool,
+    timeout_ms: u64,
+    draining: impl Fn() -> F,
+) -> Answer<Vec<String>> {
+    let most = if timeout_ms == 0 { TIMEOUT } else { Duration::from_millis(timeout_ms) };
+    let end = LeaseInstant::now() + most;
+    loop {
+        let draining = draining().await?;
+        if draining.is_empty() || no_wait || end.after(LeaseInstant::now()).is_zero() {
+            return Ok(draining);
+        }
+        tokio::time::sleep(QUERY_INTERVAL).await;
+    }
+}
 
 impl Operator {
     /// Commits the change, and waits until it is in force.
@@ -40,23 +101,10 @@ impl Operator {
             Ok(_) => return Err(ApiError::unexpected_reply()),
             Err(why) => return Err(self.failed(why).await),
         };
-        let most = if timeout_ms == 0 { TIMEOUT } else { Duration::from_millis(timeout_ms) };
-        let end = LeaseInstant::now() + most;
-        loop {
-            let draining = self.draining(&gate, k, version).await?;
-            let over = no_wait || end.after(LeaseInstant::now()).is_zero();
-            if draining.is_empty() || over {
-                let drained = draining.is_empty();
-                return Ok(v1::SetGateReply {
-                    k,
-                    log_index: version,
-                    previous_k: gate.k,
-                    drained,
-                    draining,
-                });
-            }
-            tokio::time::sleep(QUERY_INTERVAL).await;
-        }
+        let draining =
+            until_drained(no_wait, timeout_ms, || self.draining(&gate, k, version)).await?;
+        let (previous_k, drained) = (gate.k, draining.is_empty());
+        Ok(v1::SetGateReply { k, log_index: version, previous_k, drained, draining })
     }
 
     /// What is still missing, one sentence per node or holder.
@@ -95,23 +143,19 @@ fn draining(
             draining.push(format!("node {number} has not applied the change yet"));
             continue;
         };
-        for holder in
-            view.holders.iter().filter(|holder| holder.slots.iter().any(|slot| *slot >= k))
-        {
-            let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
-            let process = &holder.process;
-            draining.push(format!(
-                "node {number}: pid {} {}@{} holds slot {} ({})",
-                process.pid,
-                process.user,
-                process.host,
-                slots.join(", "),
-                process.command
-            ));
-        }
+        draining.extend(holders_beyond(number, view, k));
     }
     for slot in cluster_state.held_slots(gate.id).into_iter().filter(|slot| *slot >= k) {
         draining.push(format!("a durable permit holds slot {slot}"));
     }
     draining
+}
+
+/// The holders at a node of slots at or above k, one sentence each.
+fn holders_beyond(node: u32, view: &GateView, k: u32) -> impl Iterator<Item = String> {
+    let beyond = move |holder: &&ClientView| holder.slots.iter().any(|slot| *slot >= k);
+    view.holders.iter().filter(beyond).map(move |holder| {
+        let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
+        format!("node {node}: slot {} is held by {}", slots.join(", "), holder.process)
+    })
 }

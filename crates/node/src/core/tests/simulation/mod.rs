@@ -321,7 +321,11 @@ impl Simulation {
     fn gone(&mut self, node: NodeId, stream: ClientId) {
         let freed = self.mutation == Some(Mutation::FreedAtStreamEnd);
         self.with(node, |core, now, actions| match core.sessions.of(stream).filter(|_| freed) {
-            Some(session) => core.end_session(now, session, actions),
+            Some(session) => {
+                core.now = now;
+                core.end_session(session);
+                actions.append(&mut core.actions);
+            }
             None => core.handle(now, Input::ClientGone(stream), actions),
         });
     }
@@ -388,11 +392,17 @@ impl Simulation {
                 }
                 Action::Changed => drop(self.changed.insert(node, self.now)),
                 Action::Connect(..) | Action::Disconnect(_) | Action::Opened(_) => {}
+                Action::StoreGateSetting(_) | Action::Answer(..) => {
+                    unreachable!("only without a log")
+                }
                 Action::Store(..)
                 | Action::StatusReport(..)
                 | Action::Ban(_)
                 | Action::Probe { .. } => {
                     unreachable!("not with leases")
+                }
+                Action::EndTree { .. } | Action::ForgetTree(_) => {
+                    unreachable!("no client here offers its processes")
                 }
             }
         }
@@ -457,7 +467,11 @@ impl Simulation {
             me: node,
             incarnation: Incarnation(machine.incarnation),
             seed,
-            terms: SessionTerms { valid_for: Some(timing.lease), clock_error: 10 },
+            terms: SessionTerms {
+                valid_for: Some(timing.lease),
+                clock_error: 10,
+                kill: timing.kill,
+            },
             slots: SlotOptions {
                 ask_again: Some(Span(100 * MILLISECOND)),
                 ..SlotOptions::default()
@@ -486,7 +500,7 @@ impl Simulation {
                 "{node} incarnation {}: {:?} {:?}",
                 machine.incarnation,
                 core.control_view(now),
-                core.views(now, None)
+                core.views(None)
             )
         };
         let k = self.log.permits().iter().map(|(id, permit)| format!("the log: {id} {permit:?}"));

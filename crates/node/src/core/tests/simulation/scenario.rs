@@ -41,7 +41,7 @@ impl Simulation {
     /// The views that members began, by the log.
     pub(in crate::core::tests) fn views(&self) -> impl Iterator<Item = u64> + '_ {
         let core = self.machines[&NodeId(0)].core.as_ref().expect("up");
-        core.failures.control().incarnations.values().copied()
+        core.log.incarnations.values().copied()
     }
 
     pub(in crate::core::tests) fn view(&self, node: u32) -> ControlView {

@@ -1,4 +1,4 @@
-//! A user with folders of its own, processes that end with the test, and ways to wait.
+//! A user with folders of its own, processes that end with the test, and functions that wait.
 
 use std::fs;
 use std::io::Read;
@@ -11,12 +11,12 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio_stream::StreamExt;
 
 pub(crate) const KGATE: &str = env!("CARGO_BIN_EXE_kgate");
-/// Longer than anything takes on a busy machine.
+/// The longest wait of a test, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// From TERM to KILL, in all tests where it counts.
+/// The time from SIGTERM to SIGKILL, in all tests where it matters.
 pub(crate) const GRACE: &str = "100ms";
 
-/// A user with folders of its own, whose node is killed in the end.
+/// A user with folders of its own, whose node is killed on drop.
 pub(crate) struct Home(pub(crate) PathBuf);
 
 impl Home {
@@ -24,21 +24,19 @@ impl Home {
         let path =
             std::env::temp_dir().join(format!("kgate-service-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(path.join("run")).unwrap();
+        fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    /// Whoever started the tests may ignore signals (`nohup` does, and a shell for what it puts
-    /// into the background): what is started here heeds them all the same.
+    /// A `kgate` command with default signal handling: the tests may have been started with signals
+    /// ignored (`nohup` does that, and a shell for background jobs), and children inherit that.
     pub(crate) fn kgate(&self, words: &[&str]) -> Command {
         let mut command = Command::new("env");
         command
             .args(["--default-signal=HUP,INT,QUIT,USR1,USR2,TERM", KGATE])
             .args(words)
-            .env("XDG_RUNTIME_DIR", self.0.join("run"))
-            .env("XDG_STATE_HOME", self.0.join("state"))
-            .env("HOME", &self.0);
-        command.env_remove("KGATE_OPT_NODE").current_dir(&self.0).stdin(Stdio::null());
+            .env("KGATE_OPT_NODE", format!("private:{}", self.0.join("run").display()));
+        command.current_dir(&self.0).stdin(Stdio::null());
         command
     }
 
@@ -50,14 +48,14 @@ impl Home {
         self.run(words).status.code()
     }
 
-    /// Its code, and what it has written to its standard output and error.
+    /// The exit code, standard output and standard error.
     pub(crate) fn said(&self, words: &[&str]) -> (Option<i32>, String, String) {
         let output = self.run(words);
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     }
 
     pub(crate) fn kill_node(&self) {
-        let file = self.0.join("run/kgate/node.pid");
+        let file = self.0.join("run/node.pid");
         let pid =
             fs::read_to_string(&file).ok().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid {
@@ -75,8 +73,8 @@ impl Drop for Home {
     }
 }
 
-/// A process that is killed in the end, even if it is frozen, and its guard woken to sweep up
-/// behind it.
+/// A process that is killed on drop, even if it is stopped; its guard is continued so that it
+/// cleans up.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
@@ -88,7 +86,7 @@ impl Process {
         Pid::from_child(&self.0)
     }
 
-    /// Of a front: its only child, the guard.
+    /// The guard: the only child of the front.
     pub(crate) fn guard(&self) -> Pid {
         wait_for("the guard", || children(self.pid()).first().copied())
     }
@@ -97,12 +95,12 @@ impl Process {
         kill_process(self.pid(), signal).expect("it is there");
     }
 
-    /// Its code, when it has ended.
+    /// The exit code, once the process has ended.
     pub(crate) fn code(&mut self) -> Option<i32> {
         wait_for("the end of a process", || self.0.try_wait().unwrap()).code()
     }
 
-    /// What it has left in its pipes, when it has ended.
+    /// The rest of its output, once the process has ended.
     pub(crate) fn output(&mut self) -> (Option<i32>, String, String) {
         let code = self.code();
         let (mut out, mut error) = (String::new(), String::new());
@@ -129,14 +127,14 @@ impl Drop for Process {
     }
 }
 
-/// The children of a process, as the kernel knows them.
+/// The children of a process, as listed by the kernel.
 pub(crate) fn children(process: Pid) -> Vec<Pid> {
     let pid = process.as_raw_nonzero();
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// A process and all that descends from it.
+/// A process and all its descendants.
 pub(crate) fn family(process: Pid) -> Vec<Pid> {
     let mut all = vec![process];
     let mut at = 0;
@@ -147,7 +145,7 @@ pub(crate) fn family(process: Pid) -> Vec<Pid> {
     all
 }
 
-/// A zombie that nobody has waited for counts as gone.
+/// A zombie counts as gone.
 pub(crate) fn is_gone(process: Pid) -> bool {
     let stat =
         fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
@@ -162,7 +160,7 @@ pub(crate) fn expect_gone(processes: &[Pid]) {
     }
 }
 
-/// Asks again and again, until there is an answer.
+/// Polls until there is an answer.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     #[allow(clippy::disallowed_methods, reason = "a test waits for real processes")]
     let begun = Instant::now();
@@ -175,12 +173,12 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// Waits until it is so.
+/// Polls until the condition holds.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     wait_for(what, || is_so().then_some(()));
 }
 
-/// Waits until the lease clock says so.
+/// Waits until this time of the lease clock.
 pub(crate) fn until_past(instant: LeaseInstant) {
     until("an instant to pass", || LeaseInstant::now() > instant);
 }
@@ -189,13 +187,13 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// To its end, on a runtime of its own.
+/// Runs a future to its end, on a runtime of its own.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("in time") })
 }
 
-/// Waits until a gate looks so, seen from that node.
+/// Waits until a node shows a gate in this state.
 pub(crate) async fn looks_so(api: &str, gate: &str, is_so: impl Fn(GateStatus<'_>) -> bool) {
     let mut seen = Box::pin(Status::watch(api, Some(gate)).await.unwrap());
     while let Some(status) = seen.next().await {
@@ -210,7 +208,7 @@ pub(crate) fn until_gate(api: &str, gate: &str, is_so: impl Fn(GateStatus<'_>) -
     block_on(looks_so(api, gate, is_so));
 }
 
-/// So many wait at a gate, seen from that node.
+/// Waits until a node shows this number of waiting requests at a gate.
 pub(crate) fn until_waiting(api: &str, gate: &str, count: usize) {
     until_gate(api, gate, |gate| gate.waiting().len() == count);
 }

@@ -1,5 +1,5 @@
-//! Strangers on the ports: junk, half of something, and nodes that do not belong to the cluster.
-//! The cluster goes on, and says who was turned away and why.
+//! Malformed and truncated bytes on every port, and nodes that do not belong to the cluster. The
+//! cluster continues to grant, and logs which peer was refused and why.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,15 +15,13 @@ use kgate_net::wire::{self, Decoder, Frame, Hello};
 use crate::book::Book;
 use crate::client::next;
 use crate::cluster::{Cluster, QUICK, free_ports, start_node};
-use crate::scene::{Home, PATIENCE, Process, text, until};
+use crate::fixture::{Home, PATIENCE, Process, text, until};
 
-/// What somebody says who did not mean us, or means us ill; some of it is the beginning of
-/// something right.
-fn junk() -> Vec<Vec<u8>> {
-    let mut greeting = Vec::new();
-    wire::write_hello(&stranger("kgate", 0, 1, 2), &mut greeting);
-    let half = greeting[..greeting.len() / 2].to_vec();
-    let mut long = greeting.clone();
+/// Bytes that no correct peer or client sends; some of them begin like a valid message.
+fn malformed() -> Vec<Vec<u8>> {
+    let hello = hello();
+    let half = hello[..hello.len() / 2].to_vec();
+    let mut long = hello.clone();
     long[..4].copy_from_slice(&u32::MAX.to_le_bytes());
     vec![
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
@@ -38,16 +36,26 @@ fn junk() -> Vec<Vec<u8>> {
     ]
 }
 
-fn stranger(cluster: &str, from: u32, to: u32, nodes: u32) -> Hello {
-    let cluster = cluster.to_owned();
-    let (from, to, incarnation) = (NodeId(from), NodeId(to), Incarnation(1));
-    Hello { cluster, from, to, nodes, incarnation, known: None, received: 0 }
+/// The first message of node 0 to node 1 of a cluster of two.
+fn hello() -> Vec<u8> {
+    let hello = Hello {
+        cluster: "kgate".to_owned(),
+        from: NodeId(0),
+        to: NodeId(1),
+        nodes: 2,
+        incarnation: Incarnation(1),
+        known: None,
+        received: 0,
+    };
+    let mut bytes = Vec::new();
+    wire::write_hello(&hello, &mut bytes);
+    bytes
 }
 
 trait Stream: Read + Write + Send {}
 impl<S: Read + Write + Send> Stream for S {}
 
-/// A connection; none if it was not taken.
+/// A connection, or none if it is refused.
 fn connect(address: &str) -> Option<Box<dyn Stream>> {
     Some(match address.strip_prefix("unix:") {
         Some(path) => Box::new(UnixStream::connect(path).ok()?),
@@ -55,38 +63,38 @@ fn connect(address: &str) -> Option<Box<dyn Stream>> {
     })
 }
 
-/// Junk on the ports for peers and for clients and on the sockets, some of it left half open,
-/// before and while permits are granted: everybody is served.
+/// Malformed bytes on the ports for peers and clients and on the sockets, with connections left
+/// half open, before and while permits are granted: every request is served.
 #[test]
-fn junk_on_every_port() {
-    let home = Home::new("junk");
+fn malformed_bytes_on_every_port() {
+    let home = Home::new("malformed");
     let book = Book::new(&home, "gpu");
-    // Nothing here waits for the end of a lease, and the junk keeps the machine busy.
+    // Long leases: nothing here waits for their end, and the senders keep the machine busy.
     let cluster = Cluster::start(&home, 2, "lease_ms = 20000\ndetect_timeout_ms = 10000\n");
-    let doors: Vec<String> =
+    let ports: Vec<String> =
         [cluster.api.clone(), cluster.peer.clone(), (0..2).map(|id| cluster.unix(id)).collect()]
             .concat();
-    let (over, thrown) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (over, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut held = book.hold(cluster.run(&home, 0, "gpu", 2), "holder", "");
     thread::scope(|scope| {
-        for door in &doors {
+        for port in &ports {
             scope.spawn(|| {
                 let mut open = Vec::new();
                 while !over.load(Ordering::Relaxed) {
-                    for junk in junk() {
-                        let Some(mut stream) = connect(door) else { continue };
-                        let _ = stream.write_all(&junk);
+                    for bytes in malformed() {
+                        let Some(mut stream) = connect(port) else { continue };
+                        let _ = stream.write_all(&bytes);
                         open.push(stream);
                     }
-                    // More than may be at their greeting at once, and yet not all the sockets of
-                    // this process.
+                    // More connections than may be in their handshake at once, and fewer than this
+                    // process may open.
                     open.truncate(100);
-                    thrown.fetch_add(1, Ordering::Relaxed);
+                    sent.fetch_add(1, Ordering::Relaxed);
                     thread::park_timeout(Duration::from_millis(10));
                 }
             });
         }
-        let before = thrown.load(Ordering::Relaxed);
+        let before = sent.load(Ordering::Relaxed);
         for round in 0..6 {
             let mut run = book.inside(
                 cluster.run(&home, round % 2, "gpu", 2),
@@ -96,17 +104,17 @@ fn junk_on_every_port() {
             assert_eq!(run.status().unwrap().code(), Some(3));
             next(&cluster.unix((round + 1) % 2), "gpu", &book, &format!("api-{round}"));
         }
-        until("every door was tried", || thrown.load(Ordering::Relaxed) > before + 3 * doors.len());
+        until("every port was tried", || sent.load(Ordering::Relaxed) > before + 3 * ports.len());
         over.store(true, Ordering::Relaxed);
     });
-    // It was renewed all the while.
+    // The holder was renewed during all that.
     held.close_input();
     assert_eq!(held.code(), Some(0));
     assert_eq!(book.check(2).len(), 13);
 }
 
-/// Another process that calls itself node 0, and knows where the others are. Returns when it has
-/// said that twice: to each of them.
+/// Another process that claims to be node 0 and knows the addresses of the others. Returns when its
+/// log contains `twice` two times: once for each of them.
 fn impostor(home: &Home, cluster: &Cluster, more: &str, twice: &str) -> (Process, String) {
     let mut nodes = cluster.peer.clone();
     nodes[0] = free_ports(1).remove(0);
@@ -132,7 +140,7 @@ fn goes_on(home: &Home, cluster: &Cluster, book: &Book, name: &str) {
     }
 }
 
-/// A node of another cluster is refused by name of both, at both sides, and the cluster goes on.
+/// A node of another cluster is refused. Both sides log both names, and the cluster continues.
 #[test]
 fn a_node_of_another_cluster() {
     let home = Home::new("other-cluster");
@@ -147,7 +155,7 @@ fn a_node_of_another_cluster() {
 }
 
 /// A node with a certificate of another authority, and one with the certificate of another node,
-/// are refused with the reason at both sides, and the cluster goes on.
+/// are refused. Both sides log the reason, and the cluster continues.
 #[test]
 fn wrong_certificates() {
     let home = Home::new("certificates");
@@ -162,20 +170,22 @@ fn wrong_certificates() {
             (file(of, &format!("node-{id}.pem")), file(of, &format!("node-{id}.key")));
         let ca = file(trusts, "ca.pem");
         format!(
-            "cluster = \"farm\"\n{QUICK}[tls]\ncertificate = {chain:?}\nkey = {key:?}\nauthority = {ca:?}\n"
+            "cluster = \"farm\"\n{QUICK}[tls]\ncertificate = {chain:?}\nkey = {key:?}\n\
+             authority = {ca:?}\n"
         )
     };
     let cluster = Cluster::start_each(&home, 3, |id| tls("ours", id, "ours"));
     let here = "to p1 of cluster \"farm\" refused: ";
-    // It does not trust the others, nor they it.
+    // Neither side trusts the other.
     let (node, said) = impostor(&home, &cluster, &tls("theirs", 0, "theirs"), "has no link to");
-    let why = "p0 of cluster \"farm\" has no link to p1: its certificate is not signed by the authority that this node trusts";
+    let why = "p0 of cluster \"farm\" has no link to p1: its certificate is not signed by the \
+               authority that this node trusts";
     assert!(said.contains(why), "{said}");
     until("node 1 says so too", || {
         cluster.log(1).contains(&format!("{here}it does not accept this node's certificate"))
     });
     drop(node);
-    // It would trust them.
+    // It trusts the others, but they do not trust it.
     let (node, said) = impostor(&home, &cluster, &tls("theirs", 0, "ours"), "refuses: ");
     let why =
         format!("p1 at {} refuses: it does not accept this node's certificate", cluster.peer[1]);
@@ -208,20 +218,19 @@ fn wrong_certificates() {
     book.check(1);
 }
 
-/// A greeting of another version is answered with both versions and by whom, the node says so too,
-/// and the cluster goes on.
+/// A handshake of another version is answered with both versions and the node's name. The node logs
+/// the same, and the cluster continues.
 #[test]
 fn another_version() {
     let home = Home::new("version");
     let book = Book::new(&home, "gpu");
     let cluster = Cluster::start(&home, 2, QUICK);
-    let mut greeting = Vec::new();
-    wire::write_hello(&stranger("kgate", 0, 1, 2), &mut greeting);
-    // The length, the kind and the magic come before it.
-    greeting[13..17].copy_from_slice(&99_u32.to_le_bytes());
+    let mut hello = hello();
+    // The length, the kind and the magic come before the version.
+    hello[13..17].copy_from_slice(&99_u32.to_le_bytes());
     let mut stream = TcpStream::connect(&cluster.peer[1]).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(&greeting).unwrap();
+    stream.write_all(&hello).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     let mut decoder = Decoder::new(wire::HANDSHAKE_MAX);

@@ -1,4 +1,4 @@
-//! Finds all descendants of this process.
+//! Finds all descendants of some processes: of this one for `kgate run`, of a holder for its node.
 //!
 //! `setsid` leaves a process group and not the tree, because a subreaper inherits every orphan
 //! below it. The tree is therefore walked through `/proc/PID/task/*/children`, signalled, and
@@ -12,31 +12,53 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::sync::Arc;
 
+use crate::control_group::ControlGroup;
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
 
-/// The descendants of some processes, without these processes.
+/// The descendants of some processes, without these processes. The roots are processes of kgate.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub struct Tree {
     roots: Vec<Pid>,
+    group: Option<Arc<ControlGroup>>,
 }
 
 impl Tree {
     /// All descendants of this process.
-    pub(crate) fn own() -> Self {
-        Tree { roots: vec![getpid()] }
+    pub fn own() -> Self {
+        Self::below(vec![getpid()])
     }
 
     /// All descendants of this process, without that child but with the child's descendants.
-    pub(crate) fn own_and_below(child: Pid) -> Self {
-        Tree { roots: vec![getpid(), child] }
+    pub fn own_and_below(child: Pid) -> Self {
+        Self::below(vec![getpid(), child])
     }
 
-    pub(crate) fn living(&self) -> Vec<Pid> {
+    /// All descendants of these processes.
+    pub fn below(roots: Vec<Pid>) -> Self {
+        Tree { roots, group: None }
+    }
+
+    /// The same and all processes of a control group.
+    pub fn and_group(self, group: Option<Arc<ControlGroup>>) -> Self {
+        Tree { group, ..self }
+    }
+
+    /// Kills the control group, if there is one, in one call.
+    pub fn kill_group(&self) {
+        if let Some(group) = &self.group {
+            group.kill();
+        }
+    }
+
+    /// The processes that one walk finds alive.
+    pub fn living(&self) -> Vec<Pid> {
         self.walk().living
     }
 
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether no process is left.
+    pub fn is_gone(&self) -> bool {
         let first = self.walk();
         first.living.is_empty() && {
             let second = self.walk();
@@ -59,6 +81,11 @@ impl Tree {
                 ahead.extend(children(process));
             }
         }
+        let in_group = self.group.iter().flat_map(|group| group.processes());
+        let others: Vec<Pid> = in_group
+            .filter(|process| !walk.living.contains(process) && !is_dead(*process))
+            .collect();
+        walk.living.extend(others);
         walk
     }
 }
@@ -70,7 +97,7 @@ struct Walk {
 }
 
 /// Waits for all dead children except one, whose number must stay valid.
-pub(crate) fn reap_except(kept: Option<Pid>) {
+pub fn reap_except(kept: Option<Pid>) {
     for child in own_children(getpid()) {
         if Some(child) != kept && is_dead(child) {
             let _status = waitpid(Some(child), WaitOptions::NOHANG);
@@ -79,7 +106,7 @@ pub(crate) fn reap_except(kept: Option<Pid>) {
 }
 
 /// Checks that the files exist without which processes outside CMD's group could not be found.
-pub(crate) fn check() -> io::Result<()> {
+pub fn check() -> io::Result<()> {
     let process = getpid().as_raw_nonzero();
     fs::read(format!("/proc/{process}/task/{process}/children")).map(drop)
 }
@@ -108,6 +135,13 @@ fn pid_of(text: &str) -> Option<Pid> {
     Pid::from_raw(text.parse().ok()?)
 }
 
+/// The parent of a process; none if it is gone.
+pub(crate) fn parent(process: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    pid_of(rest.split_whitespace().nth(1)?)
+}
+
 fn is_dead(process: Pid) -> bool {
     match fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())) {
         Ok(stat) => shows_dead(&stat),
@@ -117,10 +151,10 @@ fn is_dead(process: Pid) -> bool {
 
 /// Identifies the program of a process: the start of its stack, which a fork keeps and every exec
 /// draws at random.
-pub(crate) type Image = u64;
+pub type Image = u64;
 
 /// The program that the process runs now; 0 if it cannot be read.
-pub(crate) fn image(process: Pid) -> Image {
+pub fn image(process: Pid) -> Image {
     const START_OF_STACK: usize = 25;
     let stat =
         fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
