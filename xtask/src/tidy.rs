@@ -33,6 +33,7 @@ struct File {
 fn offences(files: &[File]) -> Vec<String> {
     let rules = [
         too_long,
+        long_readme,
         unfinished,
         without_heading,
         one_word_doc,
@@ -61,6 +62,17 @@ fn too_long(file: &File) -> Vec<String> {
             "{}: {lines} lines, at most {LINES_MAX}: give its parts files of their own",
             file.path
         )];
+    }
+    Vec::new()
+}
+
+const README_WORDS_MAX: usize = 700;
+
+/// The front page is read in three minutes, or not at all; everything else has a page in `docs/`.
+fn long_readme(file: &File) -> Vec<String> {
+    let words = file.text.split_whitespace().count();
+    if file.path == "README.md" && words > README_WORDS_MAX {
+        return vec![format!("README.md: {words} words, at most {README_WORDS_MAX}")];
     }
     Vec::new()
 }

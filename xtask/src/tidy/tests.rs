@@ -24,6 +24,14 @@ fn a_long_source_file_is_caught() {
 }
 
 #[test]
+fn a_long_readme_is_caught() {
+    let longest = "word\n".repeat(README_WORDS_MAX);
+    assert_eq!(planted("README.md", &longest), [""; 0]);
+    assert_eq!(planted("README.md", &(longest.clone() + "word\n")).len(), 1);
+    assert_eq!(planted("docs/README.md", &(longest + "word\n")), [""; 0]);
+}
+
+#[test]
 fn unfinished_code_is_caught() {
     for mark in
         [concat!("to", "do!()"), concat!("unim", "plemented!(\"later\")"), concat!("#[", "ignore]")]
