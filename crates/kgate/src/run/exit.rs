@@ -1,6 +1,7 @@
 //! The exit codes of kgate, as far as they are not those of CMD.
 
 use kgate_client::ErrorKind;
+use nix::sys::signal::Signal;
 
 use super::channel::End;
 use super::keeper::RefusalKind;
@@ -63,6 +64,17 @@ pub(crate) fn of_end(end: &End) -> (u8, Option<String>) {
     }
 }
 
+/// The signal of a key (Ctrl-C, Ctrl-\) that ended the run.
+pub(crate) fn key_of(end: &End) -> Option<Signal> {
+    let keys = [Signal::SIGINT, Signal::SIGQUIT];
+    match end {
+        End::Killed(signal) | End::Cancelled(signal) => {
+            keys.into_iter().find(|key| *key as i32 == *signal)
+        }
+        End::Exited(_) | End::Lost(_) | End::Refused { .. } => None,
+    }
+}
+
 /// The code of a process that a signal ended, as in shells.
 fn of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(FAILED)
@@ -78,6 +90,10 @@ mod tests {
         assert_eq!(of_end(&End::Exited(7)), (7, None));
         assert_eq!(of_end(&End::Killed(9)), (137, None));
         assert_eq!(of_end(&End::Cancelled(2)), (130, None));
+        assert_eq!(key_of(&End::Killed(2)), Some(Signal::SIGINT));
+        assert_eq!(key_of(&End::Cancelled(3)), Some(Signal::SIGQUIT));
+        assert_eq!(key_of(&End::Killed(15)), None);
+        assert_eq!(key_of(&End::Exited(2)), None);
         assert_eq!(of_end(&End::Lost(String::new())).0, 121);
         let codes = [
             (RefusalKind::Busy, 75),

@@ -21,9 +21,9 @@ use kgate_node::process_tree::{self as tree, Tree};
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    self, Pid, PidfdFlags, WaitOptions, getpgrp, getpid, kill_current_process_group, kill_process,
-    kill_process_group, pidfd_open, set_child_subreaper, set_parent_process_death_signal, setsid,
-    wait, waitpid,
+    self, Pid, PidfdFlags, Resource, Rlimit, WaitOptions, getpgrp, getpid, getrlimit,
+    kill_current_process_group, kill_process, kill_process_group, pidfd_open, set_child_subreaper,
+    set_parent_process_death_signal, setrlimit, setsid, wait, waitpid,
 };
 
 use super::alarm::Alarm;
@@ -95,7 +95,7 @@ impl EarlyGuard {
 pub(crate) fn run(plan: RunPlan, guard: Option<EarlyGuard>, open: OpenKeeper) -> io::Result<End> {
     let mut front = Front::start(plan, guard, open)?;
     let end = front.event_loop()?;
-    front.leave();
+    front.leave(&end);
     Ok(end)
 }
 
@@ -400,15 +400,37 @@ impl Front {
     }
 
     /// Takes the terminal back and waits for the end of the guard, so that no process of kgate is
-    /// left when the caller continues.
-    fn leave(&self) {
-        if let (Some(terminal), Some(command)) = (&self.terminal, self.command) {
-            terminal.take_back_from(command);
-        }
+    /// left when the caller continues. Does not return if a key of the terminal ended the run.
+    fn leave(&self, end: &End) {
+        let command_had_terminal = match (&self.terminal, self.command) {
+            (Some(terminal), Some(command)) => terminal.take_back_from(command),
+            (Some(_) | None, _) => false,
+        };
         let quarter_second = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
         if self.guard_is_alive && self.guard_is_dead(quarter_second).is_ok() {
             while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
         }
+        if let (Some(key), false) = (exit::key_of(end), self.detached) {
+            die_by(key, command_had_terminal);
+        }
+    }
+}
+
+/// Dies by the signal of a key, as CMD did: a shell ends its script or loop for such a command, and
+/// goes on after one that exits with 130. If CMD had the terminal, the key did not reach the other
+/// processes of this job, such as the script itself, so they get it now. Returns if the signal is
+/// ignored.
+fn die_by(key: Signal, whole_job: bool) {
+    // CMD has written its core, if any; one of kgate would say nothing.
+    let limit = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
+    let _kept = setrlimit(Resource::Core, limit);
+    if let Some(signal) = to_send(key as i32) {
+        let _sent = if whole_job {
+            kill_current_process_group(signal)
+        } else {
+            kill_process(getpid(), signal)
+        };
+        let _survived = set_of(&[key]).thread_unblock();
     }
 }
 

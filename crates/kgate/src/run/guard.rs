@@ -86,6 +86,9 @@ struct Guard {
     command: Pid,
     /// The control group of CMD, if it has one.
     group: Option<Arc<ControlGroup>>,
+    /// The locks of the slots, where permits are bound to processes. CMD has them too, but may close
+    /// them; the slots stay in use as long as this process has them.
+    locks: Vec<OwnedFd>,
     keeper: Box<dyn Keeper>,
     events: EventReceiver,
     signals: Signals,
@@ -163,6 +166,7 @@ impl Guard {
             stage: Some(stage),
             command,
             group: None,
+            locks: Vec::new(),
             keeper: open(),
             events,
             signals,
@@ -437,8 +441,8 @@ impl Guard {
         if let Some(text) = messages::third_killer(&granted.third_killer) {
             self.print_verbose(&text);
         }
-        let descriptors: Vec<_> = granted.inherited.iter().map(AsFd::as_fd).collect();
         let variables = messages::variables(&self.request, &granted);
+        self.locks = granted.inherited;
         // The front must know the process before CMD runs, to kill it if necessary.
         let process = self.command.as_raw_nonzero().get();
         self.send_front(
@@ -450,7 +454,12 @@ impl Guard {
             },
             "the start of the command",
         );
+        if self.wait_line.is_suspended() {
+            // Ctrl-Z while waiting: CMD starts when the job continues, and not before.
+            let _gone = kill_process_group(self.command, rustix::process::Signal::STOP);
+        }
         let go = Go { variables, terminal_of: self.terminal_of, blocked: self.blocked.clone() };
+        let descriptors: Vec<_> = self.locks.iter().map(AsFd::as_fd).collect();
         stage.send(&go, &descriptors)?;
         self.phase = Phase::Running;
         if self.detached {
@@ -500,6 +509,8 @@ impl Guard {
         if let Some(group) = &self.group {
             group.remove();
         }
+        // The node grants the slots again when no process has the locks.
+        self.locks.clear();
         self.keeper.release();
         let give_up_at = (now + RELEASE_MAX).min(self.until.max(now));
         self.phase = Phase::Releasing { give_up_at };

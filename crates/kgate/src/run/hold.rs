@@ -24,7 +24,7 @@ use kgate_client::local::create_user_folder;
 use rustix::process::{Pid, getppid};
 use serde::{Deserialize, Serialize};
 
-use super::exit;
+use super::{caller, exit};
 use super::holder::{self, BoundProcess, Instructions};
 use super::keeper::{UseCgroup, Wait, Weight};
 use super::options::{AcquireArgs, ForPid, ReleaseArgs, UsageError};
@@ -125,14 +125,7 @@ fn bound_process(args: &AcquireArgs) -> Result<Option<BoundProcess>, UsageError>
             process.map(Some).ok_or(UsageError::NoProcess(pid))
         }
         None if args.ttl.is_some() => Ok(None),
-        None => {
-            let caller = getppid().and_then(BoundProcess::of);
-            // If the caller has died, this process has another parent.
-            let caller = caller.filter(|caller| {
-                getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == caller.pid)
-            });
-            caller.map(Some).ok_or(UsageError::NoCaller)
-        }
+        None => caller::calling_process().map(Some).ok_or(UsageError::NoCaller),
     }
 }
 

@@ -67,7 +67,7 @@ impl BoundProcess {
 }
 
 /// The fields of `/proc/PID/stat` after the name, from the state on.
-fn fields(pid: i32) -> Option<String> {
+pub(super) fn fields(pid: i32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')').map(|(_, rest)| rest.to_owned())
 }
@@ -181,7 +181,7 @@ impl Holder {
     }
 }
 
-fn parent_of(process: Pid) -> Option<Pid> {
+pub(super) fn parent_of(process: Pid) -> Option<Pid> {
     let fields = fields(process.as_raw_nonzero().get())?;
     Pid::from_raw(fields.split_whitespace().nth(1)?.parse().ok()?)
 }

@@ -12,6 +12,7 @@
 //! killed wrapper leaves no running child behind.
 
 mod alarm;
+mod caller;
 mod channel;
 mod deadline_cell;
 mod early_command;

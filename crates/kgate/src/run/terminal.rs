@@ -34,11 +34,14 @@ impl Terminal {
         let _gone = tcsetpgrp(&self.0, group);
     }
 
-    /// Takes it back from that group and from no other: a shell may have taken it already.
-    pub(crate) fn take_back_from(&self, group: Pid) {
-        if tcgetpgrp(&self.0).is_ok_and(|now| now == group) {
+    /// Takes it back from that group and from no other: a shell may have taken it already. Whether
+    /// that group had it.
+    pub(crate) fn take_back_from(&self, group: Pid) -> bool {
+        let had_it = tcgetpgrp(&self.0).is_ok_and(|now| now == group);
+        if had_it {
             let _lost = tcsetpgrp(&self.0, getpgrp());
         }
+        had_it
     }
 }
 

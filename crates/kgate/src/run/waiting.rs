@@ -150,6 +150,11 @@ impl WaitLine {
         self.draw();
     }
 
+    /// Whether the front is stopped.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended.get()
+    }
+
     /// Clears the line, and the rows into which a narrower terminal has wrapped it. Nothing else is
     /// below: the line was the last output.
     fn clearing(&self, columns: u16) -> &'static str {

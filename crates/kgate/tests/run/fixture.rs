@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -126,8 +127,10 @@ impl Running {
         wait_for("the end of kgate run", || self.front.try_wait().expect("our child"))
     }
 
+    /// The exit code as a shell sees it.
     pub(crate) fn code(&mut self) -> Option<i32> {
-        self.wait().code()
+        let status = self.wait();
+        status.code().or(status.signal().map(|signal| 128 + signal))
     }
 
     /// Waits until no process holds the marker, and these processes are gone.

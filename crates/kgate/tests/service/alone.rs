@@ -57,6 +57,25 @@ fn never_more_than_k() {
     assert_eq!(book.check(2).len(), 12);
 }
 
+/// Issue 19: a command that closes the descriptors that it does not know (Python and ssh do) keeps
+/// its slot, also when the node is killed meanwhile: the guard has the lock too.
+#[test]
+fn a_command_may_close_its_descriptors() {
+    let home = Home::new("closes");
+    let script = "for fd in $(ls /proc/$$/fd); do [ $fd -gt 2 ] && eval \"exec $fd>&-\"; done; \
+                  touch closed; read line";
+    let mut command = home.kgate(&["run", "gpu", "-k", "1", "--", "bash", "-c", script]);
+    let mut holder = Process::start(command.stdin(std::process::Stdio::piped()));
+    until("the command has closed them", || home.0.join("closed").exists());
+    let next = || home.code(&["run", "gpu", "-n", "--", "true"]);
+    assert_eq!(next(), Some(120));
+    home.kill_node();
+    assert_eq!(next(), Some(120), "the next node finds the holder");
+    holder.close_input();
+    assert_eq!(holder.code(), Some(1), "its input ended");
+    assert_eq!(next(), Some(0));
+}
+
 /// A killed user's node loses nothing: the next one sees from the file locks that the slot is in
 /// use, and later that it is free.
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -95,9 +96,10 @@ impl Process {
         kill_process(self.pid(), signal).expect("it is there");
     }
 
-    /// The exit code, once the process has ended.
+    /// The exit code as a shell sees it, once the process has ended.
     pub(crate) fn code(&mut self) -> Option<i32> {
-        wait_for("the end of a process", || self.0.try_wait().unwrap()).code()
+        let status = wait_for("the end of a process", || self.0.try_wait().unwrap());
+        status.code().or(status.signal().map(|signal| 128 + signal))
     }
 
     /// The rest of its output, once the process has ended.

@@ -1,6 +1,7 @@
 //! Scripts: `kgate acquire` bound to a process or to time, and evictions of single holders.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -38,6 +39,75 @@ fn a_killed_script_leaves_no_permit() {
         until("the permit is free", || free() == Some(0));
         assert_eq!(home.code(&["release", &token]), Some(121));
     }
+}
+
+/// A script in this shell, with `{acquire}` for `kgate acquire gpu -k 1`. It prints `got` and reads
+/// a line when it has the permit.
+fn script(home: &Home, shell: &str, text: &str) -> Process {
+    let text = text.replace("{acquire}", &format!("{KGATE} acquire gpu -k 1"));
+    let mut command = Command::new(shell);
+    command.args(["-c", &text]).current_dir(&home.0);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    for (name, value) in home.kgate(&[]).get_envs() {
+        value.map(|value| command.env(name, value));
+    }
+    Process::start(&mut command)
+}
+
+/// The first line of its output.
+fn first_line(script: &mut Process) -> String {
+    let mut line = String::new();
+    let output = script.0.stdout.as_mut().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("text");
+    line.trim().to_owned()
+}
+
+/// Issue 19.5: the permit belongs to the script that reads the token, whatever stands between the
+/// two. Many shells start a copy of themselves for `$(..)`, which ends at once.
+#[test]
+fn the_script_that_reads_the_token_is_the_caller() {
+    let home = Home::new("script-reads");
+    let free = || home.code(&["run", "gpu", "-n", "--", "true"]);
+    for shell in ["bash", "sh"] {
+        for acquire in [
+            "{acquire}",
+            "{acquire} 2>>errors",
+            "{acquire} || echo failed",
+            "true; {acquire}; true",
+            "timeout 60 {acquire}",
+            "{acquire} | cat",
+        ] {
+            let text = format!("f() {{ token=$({acquire}); }}; f; echo got; read line");
+            let mut script = script(&home, shell, &text);
+            assert_eq!(first_line(&mut script), "got");
+            // What was bound to a process that has ended would be free after some milliseconds.
+            for _ in 0..3 {
+                assert_eq!(free(), Some(120), "{shell}: {acquire}");
+            }
+            script.send(Signal::KILL);
+            until("the permit is free", || free() == Some(0));
+        }
+    }
+}
+
+/// A subshell whose output the script does not read is a caller of its own: its end releases the
+/// permit, and that of the script does not.
+#[test]
+fn a_subshell_in_the_background_is_a_caller() {
+    let home = Home::new("script-subshell");
+    let free = || home.code(&["run", "gpu", "-n", "--", "true"]);
+    let text = "( token=$({acquire}); echo $BASHPID; exec 1>&-; sleep 1000 ) & wait";
+    let mut script = script(&home, "bash", text);
+    let subshell = first_line(&mut script).parse().ok().and_then(Pid::from_raw).expect("its id");
+    script.send(Signal::KILL);
+    script.code();
+    for _ in 0..3 {
+        assert_eq!(free(), Some(120), "the subshell is alive");
+    }
+    for process in family(subshell) {
+        kill_process(process, Signal::KILL).expect("it is there");
+    }
+    until("the permit is free", || free() == Some(0));
 }
 
 /// A permit can be bound to no process. A process that does not exist is refused, and nothing is

@@ -126,6 +126,41 @@ fn the_screen_while_a_command_waits() {
     assert_eq!(shown, "inside\nready>");
 }
 
+/// Ctrl-C ends a script that runs `kgate run`, while it waits and while the command runs, as it does
+/// for a command that the script starts itself. A stopped job that waits starts nothing until `fg`.
+#[test]
+fn keys_reach_the_job_of_the_shell() {
+    let home = Home::new("keys");
+    let Some(screen) = Screen::open(&home, "100") else { return };
+    let ends = |what: &str| {
+        screen.press("C-c");
+        let shown = screen.until("the prompt", |shown| shown.ends_with("\nready>"));
+        assert!(!shown.contains("next step"), "{what}: {shown}");
+    };
+    let script = format!("clear; bash -c '{KGATE} run gpu -k 1 sh -c \"echo in''side; sleep 100\"");
+    screen.keys(&format!("{script}; echo next\" \"step; true'"));
+    screen.until("the command", |shown| shown.contains("inside"));
+    ends("while the command runs");
+
+    let book = Book::new(&home, "gpu");
+    let mut holder = book.hold(home.kgate(&["run", "gpu", "-k", "1"]), "holder", "");
+    screen.keys(&format!("{script}; echo next\" \"step; true'"));
+    screen.until("the line", |shown| shown.contains("waiting for gpu"));
+    ends("while it waits");
+
+    screen.keys("clear; kgate run gpu echo in''side");
+    screen.until("the line", |shown| shown.contains("waiting for gpu"));
+    screen.press("C-z");
+    screen.until("the stopped job", |shown| shown.contains("Stopped"));
+    holder.close_input();
+    assert_eq!(holder.code(), Some(0));
+    screen.keys("clear; kgate run gpu -n true; echo code=$?");
+    let shown = screen.until("the slot is the stopped job's", |shown| shown.contains("code="));
+    assert!(shown.contains("code=120") && !shown.contains("inside"), "{shown}");
+    screen.keys("clear; fg");
+    screen.until("the output", |shown| shown.ends_with("inside\nready>"));
+}
+
 /// On a terminal, `kgate watch` shows one status, redrawn in place with ages that count on.
 #[test]
 fn a_watch_is_redrawn_in_place() {
