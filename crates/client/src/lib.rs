@@ -151,7 +151,7 @@ pub use reentry::Reentry;
 pub use status::{ClientStatus, DurablePermitStatus, GateStatus, NodeLease, Policy, Status};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -177,16 +177,6 @@ struct Shared {
     guarded: Result<(), String>,
     /// The number of requests so far.
     requests: AtomicU64,
-}
-
-impl Shared {
-    fn next_request_id(&self) -> u64 {
-        self.requests.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn session_ended(&self) -> Error {
-        Error::unreachable(&self.addresses, "the session has ended")
-    }
 }
 
 impl Client {

@@ -23,27 +23,20 @@ pub(crate) struct Grant {
 }
 
 /// Why a permit is no longer valid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostReason {
     /// The session was not renewed in time: the node was unreachable, or this process was
     /// suspended.
+    #[error("expired: the node did not renew the session in time")]
     Expired,
     /// The node revoked the permit, for example because it lost its lease or an operator evicted
     /// it. The text is the node's.
+    #[error("revoked by the node: {0}")]
     Revoked(String),
     /// The node does not know the session any more. The text says why.
+    #[error("session lost: {0}")]
     SessionLost(String),
-}
-
-impl fmt::Display for LostReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Expired => f.write_str("expired: the node did not renew the session in time"),
-            Self::Revoked(message) => write!(f, "revoked by the node: {message}"),
-            Self::SessionLost(message) => write!(f, "session lost: {message}"),
-        }
-    }
 }
 
 /// A permit of a gate. Dropping it releases it.
