@@ -79,11 +79,6 @@ pub struct State {
 }
 
 impl State {
-    /// A state that is only read: it lacks what [`State::apply`] needs.
-    fn read_only(cluster_state: ClusterState) -> Self {
-        Self { cluster_state, ..Self::default() }
-    }
-
     /// The part of the state that nodes and people read.
     pub fn cluster_state(&self) -> &ClusterState {
         &self.cluster_state
@@ -189,19 +184,6 @@ impl State {
             Command::ExpirePermit { permit, renewals } => self.expire(permit, renewals),
             Command::EvictPermit { permit, author } => self.evict_permit(permit, author),
         }
-    }
-
-    /// The changes that lead from an older state to this one, for a node that was away for longer
-    /// than entries are kept: what ended comes before what is new, in the order of the entries.
-    pub fn changes_since(&self, older: &ClusterState) -> Vec<Change> {
-        let mut changes = Vec::new();
-        self.members_since(older, &mut changes);
-        self.gates_since(older, &mut changes);
-        self.permits_since(older, &mut changes);
-        if self.cluster_state.voters != older.voters {
-            changes.push(Change::Voters(self.cluster_state.voters.clone()));
-        }
-        changes
     }
 }
 

@@ -490,7 +490,7 @@ proptest! {
             followed(&known, cluster_state)?;
             check_invariants(cluster_state, log.index, &mut stores);
         }
-        for change in log.state.changes_since(&away) {
+        for change in log.state.cluster_state().changes_since(&away) {
             away.follow(&change);
         }
         followed(&away, &known)?;
