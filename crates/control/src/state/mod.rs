@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kgate_core::{Fence, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::membership::{Eviction, MembershipChange};
+use crate::membership::MembershipChange;
 use crate::voters::Voters;
 use gates::GateChange;
 
@@ -149,9 +149,7 @@ impl State {
             Command::Unsuspect { node, incarnation, at } => {
                 self.unsuspect(index, node, incarnation, at)
             }
-            Command::Evict { node, incarnation, at, voters_at, waited } => {
-                self.evict(index, Eviction { node, incarnation, at, voters_at, waited })
-            }
+            Command::Evict(eviction) => self.evict(index, eviction),
             Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author } => {
                 let (id, created, version) = (GateId(0), index, index);
                 self.create_gate(Gate {
