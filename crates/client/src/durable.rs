@@ -118,7 +118,7 @@ impl DurablePermit {
 
     /// The ID of the node through which the permit was acquired.
     pub fn node(&self) -> u32 {
-        self.shared.node
+        self.shared.session.node
     }
 
     /// Renews the permit: its TTL starts again when this request is sent. Returns the TTL.

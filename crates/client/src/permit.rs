@@ -98,7 +98,7 @@ impl Permit {
 
     /// The ID of the node that granted the permit.
     pub fn node(&self) -> u32 {
-        self.shared.node
+        self.shared.session.node
     }
 
     /// Proves to [`Client::reenter`](crate::Client::reenter) that a process was started under this
@@ -113,7 +113,7 @@ impl Permit {
         if self.grant.lost.borrow().is_some() {
             return Duration::ZERO;
         }
-        self.shared.valid_until.borrow().after(LeaseInstant::now())
+        self.shared.session.valid_until.borrow().after(LeaseInstant::now())
     }
 
     /// The files to lock, one per slot, relative to the folder of the node's socket; empty unless
@@ -137,7 +137,7 @@ impl Permit {
 
     /// The session's validity has ended, even if its task has not noticed yet.
     fn has_expired(&self) -> bool {
-        *self.shared.valid_until.borrow() <= LeaseInstant::now()
+        *self.shared.session.valid_until.borrow() <= LeaseInstant::now()
     }
 
     /// Waits until the permit is no longer valid and returns the reason. The holder must stop its
@@ -146,7 +146,7 @@ impl Permit {
     /// The future may be dropped and polled anew at any time (it is cancel safe).
     pub async fn lost(&self) -> LostReason {
         let (mut lost, mut valid_until) =
-            (self.grant.lost.clone(), self.shared.valid_until.clone());
+            (self.grant.lost.clone(), self.shared.session.valid_until.clone());
         loop {
             let left = valid_until.borrow_and_update().after(LeaseInstant::now());
             if left.is_zero() {

@@ -19,7 +19,7 @@ use crate::connection::{Connection, Opened, SessionToken, valid_until};
 use crate::durable::DurableCall;
 use crate::permit::{Grant, LostReason};
 use crate::permit_table::{GrantOutcome, PermitTable};
-use crate::{Address, Addresses, Error, ErrorKind, GuardedProcesses, Lease, LeaseInstant, Process};
+use crate::{Address, Addresses, Error, ErrorKind, Lease, LeaseInstant};
 
 /// How long the task looks for a node that is gone while requests wait.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -72,9 +72,8 @@ pub(crate) struct View {
 pub(crate) struct Session {
     /// The node that has the session. Only this node can resume it.
     address: Address,
-    process: Process,
-    /// The processes that the node shall end.
-    guarded: Option<GuardedProcesses>,
+    /// What each connection begins with, less the token.
+    hello: v1::Hello,
     commands: mpsc::UnboundedReceiver<Command>,
     connection: Connection,
     token: watch::Sender<SessionToken>,
@@ -92,23 +91,22 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens a new session.
+    /// Opens a new session. `hello` has no token.
     pub(crate) async fn open(
         addresses: &Addresses,
-        process: Process,
-        guarded: Option<GuardedProcesses>,
+        hello: v1::Hello,
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Result<(Self, View), Error> {
-        let (address, opened) = Connection::open_any(addresses, &process, guarded.as_ref()).await?;
-        Ok(Self::new(address, process, guarded, commands, opened))
+        let (address, opened) = Connection::open_any(addresses, &hello).await?;
+        Ok(Self::new(address, hello, commands, opened))
     }
 
     /// Ends the session of `token`, which another process has opened.
     pub(crate) async fn end_other(address: Address, token: SessionToken) -> Result<(), Error> {
-        let process = Process::default();
-        let opened = Connection::open(&address, &process, None, Some(token)).await?;
+        let hello = v1::Hello::default();
+        let opened = Connection::open(&address, &hello, Some(token)).await?;
         let (commands, received) = mpsc::unbounded_channel();
-        let (session, _view) = Self::new(address, process, None, received, opened);
+        let (session, _view) = Self::new(address, hello, received, opened);
         let _ = commands.send(Command::End);
         session.run().await;
         Ok(())
@@ -116,8 +114,7 @@ impl Session {
 
     fn new(
         address: Address,
-        process: Process,
-        guarded: Option<GuardedProcesses>,
+        hello: v1::Hello,
         commands: mpsc::UnboundedReceiver<Command>,
         opened: Opened,
     ) -> (Self, View) {
@@ -128,8 +125,7 @@ impl Session {
         let (lease, lease_view) = watch::channel(Lease::of(&welcome));
         let session = Self {
             address,
-            process,
-            guarded,
+            hello,
             commands,
             connection,
             token,
@@ -358,9 +354,7 @@ impl Session {
                 return Err(last_cause);
             }
             let resume = self.permits.must_release().then_some(*self.token.borrow());
-            match Connection::open(&self.address, &self.process, self.guarded.as_ref(), resume)
-                .await
-            {
+            match Connection::open(&self.address, &self.hello, resume).await {
                 Ok(opened) => {
                     self.resume(resume, opened).await;
                     return Ok(());
