@@ -3,8 +3,8 @@
 //!
 //! One task has one connection at a time. A new connection of the peer replaces the old one, which
 //! the peer gave up before it dialled again. The old connection is closed before the handshake says
-//! how many messages have arrived, so that number is final. The [`Channel`](crate::channel::Channel)
-//! outlives the connections. It is shared with the owner, who pushes into it and wakes the task.
+//! how many messages have arrived, so that number is final. The [`Buffer`] of messages outlives the
+//! connections. It is shared with the owner, who pushes into it and wakes the task.
 //!
 //! | file | content |
 //! |---|---|
