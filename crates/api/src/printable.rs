@@ -40,98 +40,81 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
 
 /// A status whose texts are printable.
 pub fn printable_status(reply: &StatusReply) -> StatusReply {
-    StatusReply {
-        gates: reply.gates.iter().map(printable_gate).collect(),
-        node_statuses: reply.node_statuses.iter().map(node).collect(),
-        ..reply.clone()
-    }
+    let mut reply = reply.clone();
+    reply.gates.iter_mut().for_each(clean_gate);
+    reply.node_statuses.iter_mut().for_each(clean_node);
+    reply
 }
 
 /// The status of a gate whose texts are printable.
 pub(crate) fn printable_gate(gate: &GateStatus) -> GateStatus {
-    // Every field is named, so that a new text is not forgotten.
+    let mut gate = gate.clone();
+    clean_gate(&mut gate);
+    gate
+}
+
+// From here on every field is named, so that a new text is not forgotten.
+
+fn clean_gate(gate: &mut GateStatus) {
     let GateStatus {
         name,
-        k,
+        k: _,
         protocol,
         updated_by,
         holders,
         waiting,
-        waiting_for,
+        waiting_for: _,
         durable_permits,
-        policy,
-        past_holds_ns,
+        policy: _,
+        past_holds_ns: _,
     } = gate;
-    GateStatus {
-        name: owned(name),
-        k: *k,
-        protocol: owned(protocol),
-        updated_by: owned(updated_by),
-        holders: holders.iter().map(client).collect(),
-        waiting: waiting.iter().map(client).collect(),
-        waiting_for: waiting_for.clone(),
-        durable_permits: durable_permits.iter().map(durable).collect(),
-        policy: *policy,
-        past_holds_ns: past_holds_ns.clone(),
-    }
+    [name, protocol, updated_by].into_iter().for_each(clean);
+    holders.iter_mut().chain(waiting).for_each(clean_client);
+    durable_permits.iter_mut().for_each(clean_durable);
 }
 
-fn client(client: &ClientStatus) -> ClientStatus {
+fn clean_client(client: &mut ClientStatus) {
     let ClientStatus {
-        node,
+        node: _,
         process,
-        weight,
-        age_ns,
-        slots,
+        weight: _,
+        age_ns: _,
+        slots: _,
         fence,
-        disconnected,
-        guarded,
-        session_id,
+        disconnected: _,
+        guarded: _,
+        session_id: _,
     } = client;
-    ClientStatus {
-        node: *node,
-        process: process.as_ref().map(|process| {
-            let Process { pid, host, user, command } = process;
-            Process { pid: *pid, host: owned(host), user: owned(user), command: owned(command) }
-        }),
-        weight: *weight,
-        age_ns: *age_ns,
-        slots: slots.clone(),
-        fence: fence.as_deref().map(owned),
-        disconnected: *disconnected,
-        guarded: *guarded,
-        session_id: *session_id,
+    if let Some(Process { pid: _, host, user, command }) = process {
+        [host, user, command].into_iter().for_each(clean);
     }
+    fence.iter_mut().for_each(clean);
 }
 
-fn durable(permit: &DurablePermitStatus) -> DurablePermitStatus {
-    let DurablePermitStatus { permit_id, slots, fence, holder, node, age_ns, ttl_ns, ttl_left_ns } =
-        permit;
-    DurablePermitStatus {
-        permit_id: *permit_id,
-        slots: slots.clone(),
-        fence: owned(fence),
-        holder: owned(holder),
-        node: *node,
-        age_ns: *age_ns,
-        ttl_ns: *ttl_ns,
-        ttl_left_ns: *ttl_left_ns,
-    }
+fn clean_durable(permit: &mut DurablePermitStatus) {
+    let DurablePermitStatus {
+        permit_id: _,
+        slots: _,
+        fence,
+        holder,
+        node: _,
+        age_ns: _,
+        ttl_ns: _,
+        ttl_left_ns: _,
+    } = permit;
+    [fence, holder].into_iter().for_each(clean);
 }
 
-fn node(status: &NodeStatus) -> NodeStatus {
-    let NodeStatus { node, lease_left_ns, no_lease_reason, leader, applied_index } = status;
-    NodeStatus {
-        node: *node,
-        lease_left_ns: *lease_left_ns,
-        no_lease_reason: owned(no_lease_reason),
-        leader: *leader,
-        applied_index: *applied_index,
-    }
+fn clean_node(status: &mut NodeStatus) {
+    let NodeStatus { node: _, lease_left_ns: _, no_lease_reason, leader: _, applied_index: _ } =
+        status;
+    clean(no_lease_reason);
 }
 
-fn owned(text: &str) -> String {
-    printable(text).into_owned()
+fn clean(text: &mut String) {
+    if let Cow::Owned(shown) = printable(text) {
+        *text = shown;
+    }
 }
 
 fn is_shown(character: char) -> bool {

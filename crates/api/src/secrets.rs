@@ -5,102 +5,39 @@ use std::fmt;
 
 use crate::v1::{Acquire, Granted, Hello, PermitCommand, ReenterRequest, Welcome};
 
-impl fmt::Debug for Hello {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { process, session_id, secret: _, front_pid, control_group } = self;
-        f.debug_struct("Hello")
-            .field("process", process)
-            .field("session_id", session_id)
-            .field("secret", &format_args!("***"))
-            .field("front_pid", front_pid)
-            .field("control_group", control_group)
-            .finish()
-    }
+/// Names every field of a message, so that a new one is not forgotten.
+macro_rules! debug_without_secrets {
+    ($($message:ident { shown: [$($shown:ident),*], secret: [$($secret:ident),*] })+) => {$(
+        impl fmt::Debug for $message {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let Self { $($shown,)* $($secret: _,)* } = self;
+                f.debug_struct(stringify!($message))
+                    $(.field(stringify!($shown), $shown))*
+                    $(.field(stringify!($secret), &format_args!("***")))*
+                    .finish()
+            }
+        }
+    )+};
 }
 
-impl fmt::Debug for Acquire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { request_id, gate, weight, k, no_wait, process, policy, ttl_ns, secret: _ } =
-            self;
-        f.debug_struct("Acquire")
-            .field("request_id", request_id)
-            .field("gate", gate)
-            .field("weight", weight)
-            .field("k", k)
-            .field("no_wait", no_wait)
-            .field("process", process)
-            .field("policy", policy)
-            .field("ttl_ns", ttl_ns)
-            .field("secret", &format_args!("***"))
-            .finish()
+debug_without_secrets! {
+    Hello { shown: [process, session_id, front_pid, control_group], secret: [secret] }
+    Acquire {
+        shown: [request_id, gate, weight, k, no_wait, process, policy, ttl_ns],
+        secret: [secret]
     }
-}
-
-impl fmt::Debug for PermitCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { request_id, permit_id, secret: _, release } = self;
-        f.debug_struct("PermitCommand")
-            .field("request_id", request_id)
-            .field("permit_id", permit_id)
-            .field("secret", &format_args!("***"))
-            .field("release", release)
-            .finish()
+    PermitCommand { shown: [request_id, permit_id, release], secret: [secret] }
+    Granted {
+        shown: [request_id, slots, fence, k, durable],
+        secret: [lock_files, reentry_key]
     }
-}
-
-impl fmt::Debug for Granted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { request_id, slots, fence, k, durable, lock_files: _, reentry_key: _ } = self;
-        f.debug_struct("Granted")
-            .field("request_id", request_id)
-            .field("slots", slots)
-            .field("fence", fence)
-            .field("k", k)
-            .field("durable", durable)
-            .field("lock_files", &format_args!("***"))
-            .field("reentry_key", &format_args!("***"))
-            .finish()
-    }
-}
-
-impl fmt::Debug for ReenterRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { gate, reentry_key: _ } = self;
-        f.debug_struct("ReenterRequest")
-            .field("gate", gate)
-            .field("reentry_key", &format_args!("***"))
-            .finish()
-    }
-}
-
-impl fmt::Debug for Welcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            session_id,
-            secret: _,
-            node,
-            valid_for_ns,
-            held_request_ids,
-            lease_ns,
-            renew_every_ns,
-            stop_max_ns,
-            kill_ns,
-            guarded,
-            unguarded_reason,
-        } = self;
-        f.debug_struct("Welcome")
-            .field("session_id", session_id)
-            .field("secret", &format_args!("***"))
-            .field("node", node)
-            .field("valid_for_ns", valid_for_ns)
-            .field("held_request_ids", held_request_ids)
-            .field("lease_ns", lease_ns)
-            .field("renew_every_ns", renew_every_ns)
-            .field("stop_max_ns", stop_max_ns)
-            .field("kill_ns", kill_ns)
-            .field("guarded", guarded)
-            .field("unguarded_reason", unguarded_reason)
-            .finish()
+    ReenterRequest { shown: [gate], secret: [reentry_key] }
+    Welcome {
+        shown: [
+            session_id, node, valid_for_ns, held_request_ids, lease_ns, renew_every_ns,
+            stop_max_ns, kill_ns, guarded, unguarded_reason
+        ],
+        secret: [secret]
     }
 }
 

@@ -174,29 +174,19 @@ impl TryFrom<Vec<Address>> for Addresses {
     }
 }
 
-impl TryFrom<&str> for Addresses {
-    type Error = Error;
+macro_rules! try_from_text {
+    ($($text:ty),+) => {$(
+        impl TryFrom<$text> for Addresses {
+            type Error = Error;
 
-    fn try_from(text: &str) -> Result<Self, Error> {
-        Self::parse(&[text])
-    }
+            fn try_from(text: $text) -> Result<Self, Error> {
+                Self::parse(&[text])
+            }
+        }
+    )+};
 }
 
-impl TryFrom<String> for Addresses {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self, Error> {
-        Self::parse(&[text])
-    }
-}
-
-impl TryFrom<&String> for Addresses {
-    type Error = Error;
-
-    fn try_from(text: &String) -> Result<Self, Error> {
-        Self::parse(&[text])
-    }
-}
+try_from_text!(&str, String, &String);
 
 impl<T: AsRef<str>, const N: usize> TryFrom<[T; N]> for Addresses {
     type Error = Error;

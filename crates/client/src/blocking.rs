@@ -63,7 +63,7 @@ impl Client {
             Error::new(ErrorKind::Unreachable, message)
         })?;
         let client = runtime.block_on(crate::Client::connect::<Addresses>(addresses))?;
-        let session = client.shared.token.clone();
+        let session = client.shared.session.token.clone();
         Ok(Self { client, worker: Arc::new(Worker { runtime, session }) })
     }
 

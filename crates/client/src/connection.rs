@@ -11,7 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use crate::transport::{CONNECT_TIMEOUT, Services};
-use crate::{Address, Addresses, Error, ErrorKind, GuardedProcesses, LeaseInstant, Process};
+use crate::{Address, Addresses, Error, ErrorKind, LeaseInstant};
 
 /// Capacity of the queue of outgoing messages.
 const OUTGOING: usize = 256;
@@ -76,12 +76,11 @@ impl Connection {
     /// last one.
     pub(crate) async fn open_any(
         addresses: &Addresses,
-        process: &Process,
-        guarded: Option<&GuardedProcesses>,
+        hello: &v1::Hello,
     ) -> Result<(Address, Opened), Error> {
         let mut last = Error::new(ErrorKind::InvalidAddress, "no address given");
         for address in addresses.iter() {
-            match Self::open(address, process, guarded, None).await {
+            match Self::open(address, hello, None).await {
                 Ok(opened) => return Ok((address.clone(), opened)),
                 // Another node would give the same answer to anything but these.
                 Err(error)
@@ -98,34 +97,22 @@ impl Connection {
     /// Opens a stream, and a new session or that of `token`.
     pub(crate) async fn open(
         address: &Address,
-        process: &Process,
-        guarded: Option<&GuardedProcesses>,
+        hello: &v1::Hello,
         token: Option<SessionToken>,
     ) -> Result<Opened, Error> {
-        let handshake = Self::handshake(address, process, guarded, token);
+        let mut hello = hello.clone();
+        if let Some(SessionToken { session_id, secret }) = token {
+            (hello.session_id, hello.secret) = (Some(session_id), secret.to_be_bytes().to_vec());
+        }
+        let handshake = Self::handshake(address, hello);
         tokio::time::timeout(CONNECT_TIMEOUT, handshake).await.unwrap_or_else(|_| {
             let cause = format!("timed out: no answer within {CONNECT_TIMEOUT:?}");
             Err(Error::unreachable(address, &cause))
         })
     }
 
-    async fn handshake(
-        address: &Address,
-        process: &Process,
-        guarded: Option<&GuardedProcesses>,
-        token: Option<SessionToken>,
-    ) -> Result<Opened, Error> {
+    async fn handshake(address: &Address, hello: v1::Hello) -> Result<Opened, Error> {
         let sent = LeaseInstant::now();
-        let hello = v1::Hello {
-            process: Some(process.to_message()),
-            session_id: token.map(|token| token.session_id),
-            secret: token.map_or_else(Vec::new, |token| token.secret.to_be_bytes().to_vec()),
-            front_pid: guarded.map(|guarded| guarded.front_pid),
-            control_group: guarded
-                .and_then(|guarded| guarded.control_group.as_ref())
-                .map(|path| path.display().to_string())
-                .unwrap_or_default(),
-        };
         let mut services = Services::connect(address).await?;
         let (outgoing, queued) = mpsc::channel(OUTGOING);
         let closed = || Error::unreachable(address, "connection closed");

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use kgate_api::v1;
 use kgate_api::v1::client_message::Message as ClientMessage;
+use kgate_api::v1::server_message::Message as ServerMessage;
 use tokio::sync::oneshot;
 
-use crate::gate::CancelOnDrop;
+use crate::gate::{unless_busy, within};
 use crate::session::Command;
 use crate::{Error, ErrorKind, Process, Shared};
 
@@ -117,7 +118,7 @@ impl DurablePermit {
 
     /// The ID of the node through which the permit was acquired.
     pub fn node(&self) -> u32 {
-        self.shared.node
+        self.shared.session.node
     }
 
     /// Renews the permit: its TTL starts again when this request is sent. Returns the TTL.
@@ -150,85 +151,56 @@ impl DurablePermit {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "a gate does nothing until `acquire` or `try_acquire` is called"]
 pub struct DurableGate {
     shared: Arc<Shared>,
-    gate: String,
-    weight: u32,
-    k: Option<u32>,
-    hold: bool,
-    ttl: Option<Duration>,
-    no_wait: bool,
-    secret: Option<u128>,
-    process: Option<Process>,
+    request: v1::Acquire,
     timeout: Option<Duration>,
-}
-
-impl fmt::Debug for DurableGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DurableGate")
-            .field("gate", &self.gate)
-            .field("weight", &self.weight)
-            .field("k", &self.k)
-            .field("hold", &self.hold)
-            .field("ttl", &self.ttl)
-            .finish_non_exhaustive()
-    }
 }
 
 impl DurableGate {
     pub(crate) fn new(shared: Arc<Shared>, gate: String) -> Self {
-        Self {
-            shared,
-            gate,
-            weight: 1,
-            k: None,
-            hold: false,
-            ttl: None,
-            no_wait: false,
-            secret: None,
-            process: None,
-            timeout: None,
-        }
+        let request = v1::Acquire { gate, weight: 1, ..v1::Acquire::default() };
+        Self { shared, request, timeout: None }
     }
 
     /// The number of slots that the request takes. Default: 1.
     pub fn weight(mut self, weight: u32) -> Self {
-        self.weight = weight;
+        self.request.weight = weight;
         self
     }
 
     /// The number of slots of the gate, as for [`Gate::k`](crate::Gate::k).
     pub fn k(mut self, k: u32) -> Self {
-        self.k = Some(k);
+        self.request.k = Some(k);
         self
     }
 
     /// The permit expires this long after its last renewal was sent: between one second and one
     /// year.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
+        self.request.ttl_ns = Some(nanoseconds(ttl));
         self
     }
 
     /// The gate must have the policy `hold`; a new gate gets it. Slots of such a gate stay taken
     /// until the holder releases them or an operator evicts the permit.
     pub fn hold(mut self) -> Self {
-        self.hold = true;
+        self.request.policy = v1::Policy::Hold.into();
         self
     }
 
     /// The secret of the permit's token: 128 random bits. Repeating a request with the same secret
     /// is idempotent. Default: a new random secret.
     pub fn secret(mut self, secret: u128) -> Self {
-        self.secret = Some(secret);
+        self.request.secret = secret.to_be_bytes().to_vec();
         self
     }
 
     /// The process that uses the permit, for people. Default: the process of the session.
     pub fn process(mut self, process: Process) -> Self {
-        self.process = Some(process);
+        self.request.process = Some(process.to_message());
         self
     }
 
@@ -240,107 +212,61 @@ impl DurableGate {
 
     /// Waits for a permit. Dropping the future cancels the request.
     pub async fn acquire(self) -> Result<DurablePermit, Error> {
-        let Some(timeout) = self.timeout else { return self.request().await };
-        tokio::time::timeout(timeout, self.request()).await.unwrap_or_else(|_| {
-            let message = format!("timed out: no permit within {timeout:?}");
-            Err(Error::new(ErrorKind::TimedOut, message))
-        })
+        within(self.timeout, self.request()).await
     }
 
     /// Returns a permit if one is free now, and none if all are in use.
     pub async fn try_acquire(mut self) -> Result<Option<DurablePermit>, Error> {
-        self.no_wait = true;
-        match self.acquire().await {
-            Ok(permit) => Ok(Some(permit)),
-            Err(error) if error.kind() == ErrorKind::Busy => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.request.no_wait = true;
+        unless_busy(self.acquire().await)
     }
 
     async fn request(&self) -> Result<DurablePermit, Error> {
-        let secret = match self.secret {
-            Some(secret) => secret,
-            None => random_secret()?,
-        };
-        let policy = if self.hold { v1::Policy::Hold } else { v1::Policy::Unspecified };
-        let request = DurableRequest::Acquire(v1::Acquire {
-            request_id: 0,
-            gate: self.gate.clone(),
-            weight: self.weight,
-            k: self.k,
-            no_wait: self.no_wait,
-            process: self.process.as_ref().map(Process::to_message),
-            policy: policy.into(),
-            ttl_ns: self.ttl.map(nanoseconds),
-            secret: secret.to_be_bytes().to_vec(),
-        });
-        match self.shared.call_durable(request).await? {
-            DurableReply::Granted { permit_id, slots, fence, k, ttl } => Ok(DurablePermit {
-                shared: self.shared.clone(),
-                gate: self.gate.clone(),
-                token: DurableToken { permit_id, secret },
-                slots,
-                fence,
-                k,
-                ttl,
-            }),
-            DurableReply::Renewed { .. } | DurableReply::Released { .. } => {
-                Err(Error::unexpected("not a grant"))
-            }
+        let mut request = self.request.clone();
+        if request.secret.is_empty() {
+            request.secret = random_secret()?;
         }
+        let secret = number_of(&request.secret).expect("a secret has 16 bytes");
+        let acquire = |request_id| ClientMessage::Acquire(v1::Acquire { request_id, ..request });
+        let ServerMessage::Granted(granted) = self.shared.call_durable(acquire).await? else {
+            return Err(Error::unexpected("not a grant"));
+        };
+        let v1::Granted { slots, fence, k, durable, .. } = granted;
+        let (Some(fence), Some(durable)) = (fence.as_deref().and_then(number_of), durable) else {
+            return Err(Error::unexpected("a durable permit without a fence"));
+        };
+        Ok(DurablePermit {
+            shared: self.shared.clone(),
+            gate: self.request.gate.clone(),
+            token: DurableToken { permit_id: durable.permit_id, secret },
+            slots,
+            fence,
+            k,
+            ttl: durable.ttl_ns.map(Duration::from_nanos),
+        })
     }
 }
 
-/// A request about a durable permit. Its ID is filled in when it is sent.
-#[derive(Clone, Debug)]
-pub(crate) enum DurableRequest {
-    Acquire(v1::Acquire),
-    Command(v1::PermitCommand),
-}
-
-/// The answer to a [`DurableRequest`].
-#[derive(Debug)]
-pub(crate) enum DurableReply {
-    Granted { permit_id: u64, slots: Vec<u32>, fence: u128, k: u32, ttl: Option<Duration> },
-    Renewed { ttl: Option<Duration> },
-    Released { was_gone: bool },
-}
-
-/// A request that the session sends until it is answered, on each connection once.
+/// A request about a durable permit, which the session sends until it is answered, on each
+/// connection once.
 #[derive(Debug)]
 pub(crate) struct DurableCall {
-    request: DurableRequest,
-    pub(crate) answer: oneshot::Sender<Result<DurableReply, Error>>,
+    pub(crate) request: ClientMessage,
+    pub(crate) answer: oneshot::Sender<Result<ServerMessage, Error>>,
 }
 
 impl DurableCall {
-    pub(crate) fn message(&self, request_id: u64) -> ClientMessage {
-        match self.request.clone() {
-            DurableRequest::Acquire(acquire) => {
-                ClientMessage::Acquire(v1::Acquire { request_id, ..acquire })
-            }
-            DurableRequest::Command(command) => {
-                ClientMessage::PermitCommand(v1::PermitCommand { request_id, ..command })
-            }
-        }
-    }
-
     /// Answers with a grant. Returns the message that undoes the grant if nobody can use it.
-    pub(crate) fn on_granted(self, request_id: u64, granted: v1::Granted) -> Option<ClientMessage> {
-        let v1::Granted { slots, fence, k, durable, .. } = granted;
-        let Some(v1::DurablePermit { permit_id, ttl_ns }) = durable else {
+    pub(crate) fn on_granted(self, granted: v1::Granted) -> Option<ClientMessage> {
+        let request_id = granted.request_id;
+        let Some(v1::DurablePermit { permit_id, .. }) = granted.durable else {
             let message = "the gate has policy lease: pass a TTL, or set the gate's policy to hold";
             let _ = self.answer.send(Err(Error::new(ErrorKind::BadRequest, message)));
             return Some(ClientMessage::Release(v1::Release { request_id }));
         };
-        let fence = fence.and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes);
-        let reply = fence.ok_or_else(|| Error::unexpected("a durable permit without a fence"));
-        let ttl = ttl_ns.map(Duration::from_nanos);
-        let reply = reply.map(|fence| DurableReply::Granted { permit_id, slots, fence, k, ttl });
-        let DurableRequest::Acquire(acquire) = self.request else { return None };
-        // The client has cancelled the request: nobody has the token of the permit.
-        self.answer.send(reply).err().map(|_| {
-            let secret = acquire.secret;
+        let ClientMessage::Acquire(v1::Acquire { secret, .. }) = self.request else { return None };
+        // An error: the client has cancelled the request, so nobody has the token of the permit.
+        self.answer.send(Ok(ServerMessage::Granted(granted))).err().map(|_| {
             let release = v1::PermitCommand { request_id, permit_id, secret, release: true };
             ClientMessage::PermitCommand(release)
         })
@@ -352,52 +278,61 @@ impl Shared {
         &self,
         token: DurableToken,
     ) -> Result<Option<Duration>, Error> {
-        match self.command_durable(token, false).await? {
-            DurableReply::Renewed { ttl } => Ok(ttl),
-            DurableReply::Granted { .. } | DurableReply::Released { .. } => {
-                Err(Error::unexpected("not a renewal"))
-            }
-        }
+        let reply = self.command_durable(token, false).await?;
+        let ServerMessage::PermitRenewed(v1::PermitRenewed { permit, .. }) = reply else {
+            return Err(Error::unexpected("not a renewal"));
+        };
+        Ok(permit.and_then(|permit| permit.ttl_ns).map(Duration::from_nanos))
     }
 
     pub(crate) async fn release_durable(&self, token: DurableToken) -> Result<bool, Error> {
-        match self.command_durable(token, true).await? {
-            DurableReply::Released { was_gone } => Ok(!was_gone),
-            DurableReply::Granted { .. } | DurableReply::Renewed { .. } => {
-                Err(Error::unexpected("not a release"))
-            }
-        }
+        let reply = self.command_durable(token, true).await?;
+        let ServerMessage::Released(v1::Released { was_gone, .. }) = reply else {
+            return Err(Error::unexpected("not a release"));
+        };
+        Ok(!was_gone)
     }
 
     async fn command_durable(
         &self,
         token: DurableToken,
         release: bool,
-    ) -> Result<DurableReply, Error> {
+    ) -> Result<ServerMessage, Error> {
         let DurableToken { permit_id, secret } = token;
         let secret = secret.to_be_bytes().to_vec();
-        let command = v1::PermitCommand { request_id: 0, permit_id, secret, release };
-        self.call_durable(DurableRequest::Command(command)).await
+        let command = |request_id| {
+            ClientMessage::PermitCommand(v1::PermitCommand {
+                request_id,
+                permit_id,
+                secret,
+                release,
+            })
+        };
+        self.call_durable(command).await
     }
 
-    async fn call_durable(&self, request: DurableRequest) -> Result<DurableReply, Error> {
-        let (answer, answered) = oneshot::channel();
-        let request_id = self.next_request_id();
-        let call = Command::Durable(request_id, DurableCall { request, answer });
-        self.commands.send(call).map_err(|_| self.session_ended())?;
-        let mut cancel = CancelOnDrop { shared: self, request_id: Some(request_id) };
-        let reply = answered.await.map_err(|_| self.session_ended())??;
-        cancel.request_id = None;
-        Ok(reply)
+    async fn call_durable(
+        &self,
+        request: impl FnOnce(u64) -> ClientMessage,
+    ) -> Result<ServerMessage, Error> {
+        let call = |request_id, answer| {
+            Command::Durable(request_id, DurableCall { request: request(request_id), answer })
+        };
+        self.call(call).await
     }
 }
 
-fn random_secret() -> Result<u128, Error> {
-    let mut bytes = [0; 16];
+fn random_secret() -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; 16];
     let no_random =
         |error| Error::new(ErrorKind::Credentials, format!("cannot read random bytes: {error}"));
     getrandom::fill(&mut bytes).map_err(no_random)?;
-    Ok(u128::from_be_bytes(bytes))
+    Ok(bytes)
+}
+
+/// A number of 128 bits in a message: a secret, or a fence.
+fn number_of(bytes: &[u8]) -> Option<u128> {
+    bytes.try_into().ok().map(u128::from_be_bytes)
 }
 
 fn nanoseconds(span: Duration) -> u64 {

@@ -151,13 +151,14 @@ pub use reentry::Reentry;
 pub use status::{ClientStatus, DurablePermitStatus, GateStatus, NodeLease, Policy, Status};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use kgate_api::v1;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
 
-use session::{Command, Session};
+use session::{Command, Session, View};
 
 /// A session with a node. Clones share the session; it ends when the last clone and the last permit
 /// are dropped.
@@ -170,23 +171,9 @@ pub struct Client {
 struct Shared {
     addresses: Addresses,
     commands: mpsc::UnboundedSender<Command>,
-    valid_until: watch::Receiver<LeaseInstant>,
-    node: u32,
-    token: watch::Receiver<SessionToken>,
-    lease: watch::Receiver<Lease>,
-    guarded: Result<(), String>,
+    session: View,
     /// The number of requests so far.
     requests: AtomicU64,
-}
-
-impl Shared {
-    fn next_request_id(&self) -> u64 {
-        self.requests.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn session_ended(&self) -> Error {
-        Error::unreachable(&self.addresses, "the session has ended")
-    }
 }
 
 impl Client {
@@ -233,20 +220,17 @@ impl Client {
         process: Process,
         guarded: Option<GuardedProcesses>,
     ) -> Result<Self, Error> {
+        let mut hello = v1::Hello { process: Some(process.to_message()), ..v1::Hello::default() };
+        if let Some(GuardedProcesses { front_pid, control_group }) = guarded {
+            hello.front_pid = Some(front_pid);
+            let group = control_group.map(|path| path.display().to_string());
+            hello.control_group = group.unwrap_or_default();
+        }
         let (commands, received) = mpsc::unbounded_channel();
-        let (session, view) = Session::open(&addresses, process, guarded, received).await?;
+        let (session, view) = Session::open(&addresses, hello, received).await?;
         tokio::spawn(session.run());
-        let shared = Shared {
-            addresses,
-            commands,
-            valid_until: view.valid_until,
-            node: view.node,
-            token: view.token,
-            lease: view.lease,
-            guarded: view.guarded,
-            requests: AtomicU64::new(0),
-        };
-        Ok(Self { shared: Arc::new(shared) })
+        let requests = AtomicU64::new(0);
+        Ok(Self { shared: Arc::new(Shared { addresses, commands, session: view, requests }) })
     }
 
     /// Opens a session with the node of this machine, or with the node that `kgate run` started for
@@ -259,7 +243,7 @@ impl Client {
     /// the client and all permits are dropped. Without this call a runtime that shuts down may not
     /// tell the node, which then frees the session when it expires.
     pub async fn close(self) {
-        let mut session = self.shared.token.clone();
+        let mut session = self.shared.session.token.clone();
         drop(self);
         while session.changed().await.is_ok() {}
     }
@@ -273,7 +257,7 @@ impl Client {
     /// Whether the node ends the processes of this client if they outlive the session; the error
     /// says why it does not. Only for a client of [`connect_guarded`](Self::connect_guarded).
     pub fn guarded(&self) -> Result<(), &str> {
-        self.shared.guarded.as_ref().copied().map_err(String::as_str)
+        self.shared.session.guarded.as_ref().copied().map_err(String::as_str)
     }
 
     /// Asks the node whether this process runs under a permit, whose
@@ -318,24 +302,24 @@ impl Client {
 
     /// The ID of the node.
     pub fn node(&self) -> u32 {
-        self.shared.node
+        self.shared.session.node
     }
 
     /// Until when the permits of this session are valid. The value changes with each answered
     /// renewal.
     pub fn valid_until(&self) -> watch::Receiver<LeaseInstant> {
-        self.shared.valid_until.clone()
+        self.shared.session.valid_until.clone()
     }
 
     /// The durations that the node announced: how long permits are valid, and how much time their
     /// holders have to stop.
     pub fn lease(&self) -> Lease {
-        *self.shared.lease.borrow()
+        *self.shared.session.lease.borrow()
     }
 
     /// The token with which another process can [end](Self::end_session) this session if this
     /// process dies.
     pub fn session_token(&self) -> SessionToken {
-        *self.shared.token.borrow()
+        *self.shared.session.token.borrow()
     }
 }

@@ -23,27 +23,20 @@ pub(crate) struct Grant {
 }
 
 /// Why a permit is no longer valid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostReason {
     /// The session was not renewed in time: the node was unreachable, or this process was
     /// suspended.
+    #[error("expired: the node did not renew the session in time")]
     Expired,
     /// The node revoked the permit, for example because it lost its lease or an operator evicted
     /// it. The text is the node's.
+    #[error("revoked by the node: {0}")]
     Revoked(String),
     /// The node does not know the session any more. The text says why.
+    #[error("session lost: {0}")]
     SessionLost(String),
-}
-
-impl fmt::Display for LostReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Expired => f.write_str("expired: the node did not renew the session in time"),
-            Self::Revoked(message) => write!(f, "revoked by the node: {message}"),
-            Self::SessionLost(message) => write!(f, "session lost: {message}"),
-        }
-    }
 }
 
 /// A permit of a gate. Dropping it releases it.
@@ -105,7 +98,7 @@ impl Permit {
 
     /// The ID of the node that granted the permit.
     pub fn node(&self) -> u32 {
-        self.shared.node
+        self.shared.session.node
     }
 
     /// Proves to [`Client::reenter`](crate::Client::reenter) that a process was started under this
@@ -120,7 +113,7 @@ impl Permit {
         if self.grant.lost.borrow().is_some() {
             return Duration::ZERO;
         }
-        self.shared.valid_until.borrow().after(LeaseInstant::now())
+        self.shared.session.valid_until.borrow().after(LeaseInstant::now())
     }
 
     /// The files to lock, one per slot, relative to the folder of the node's socket; empty unless
@@ -144,7 +137,7 @@ impl Permit {
 
     /// The session's validity has ended, even if its task has not noticed yet.
     fn has_expired(&self) -> bool {
-        *self.shared.valid_until.borrow() <= LeaseInstant::now()
+        *self.shared.session.valid_until.borrow() <= LeaseInstant::now()
     }
 
     /// Waits until the permit is no longer valid and returns the reason. The holder must stop its
@@ -153,7 +146,7 @@ impl Permit {
     /// The future may be dropped and polled anew at any time (it is cancel safe).
     pub async fn lost(&self) -> LostReason {
         let (mut lost, mut valid_until) =
-            (self.grant.lost.clone(), self.shared.valid_until.clone());
+            (self.grant.lost.clone(), self.shared.session.valid_until.clone());
         loop {
             let left = valid_until.borrow_and_update().after(LeaseInstant::now());
             if left.is_zero() {

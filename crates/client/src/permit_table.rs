@@ -98,10 +98,8 @@ impl PermitTable {
         let grant = Grant { request_id, slots, fence, k, lock_files, reentry_key, lost: lost_view };
         match pending {
             None => GrantOutcome::Cancelled,
-            Some(PendingAcquire { options, answer })
-                if has_time(now, until, options.min_remaining) =>
-            {
-                deliver(grant, answer)
+            Some(pending) if has_time(now, until, pending.min_remaining) => {
+                deliver(grant, pending.answer)
             }
             Some(pending) => {
                 let give_up_at = now + withhold;
@@ -115,14 +113,14 @@ impl PermitTable {
     /// Returns the permits to release.
     pub(crate) fn settle(&mut self, now: LeaseInstant, until: LeaseInstant) -> Vec<u64> {
         let is_over = |withheld: &mut Withheld| {
-            has_time(now, until, withheld.pending.options.min_remaining)
+            has_time(now, until, withheld.pending.min_remaining)
                 || now >= withheld.give_up_at
                 || withheld.pending.answer.is_closed()
         };
         let over: Vec<_> = self.withheld.extract_if(.., |_, withheld| is_over(withheld)).collect();
         let to_release = over.into_iter().filter_map(|(request_id, withheld)| {
-            let PendingAcquire { options, answer } = withheld.pending;
-            if has_time(now, until, options.min_remaining) {
+            let PendingAcquire { min_remaining, answer, .. } = withheld.pending;
+            if has_time(now, until, min_remaining) {
                 let outcome = deliver(withheld.grant, answer);
                 return (outcome == GrantOutcome::Cancelled).then_some(request_id);
             }
@@ -256,7 +254,6 @@ mod tests {
     use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;
-    use crate::session::AcquireOptions;
 
     const NONE: [u64; 0] = [];
     const MARGIN: Duration = Duration::from_nanos(30);
@@ -270,9 +267,8 @@ mod tests {
 
     fn pending() -> (Option<PendingAcquire>, Answered) {
         let (answer, answered) = oneshot::channel();
-        let options =
-            AcquireOptions { gate: "g".into(), min_remaining: MARGIN, ..AcquireOptions::default() };
-        (Some(PendingAcquire { options, answer }), answered)
+        let request = v1::Acquire { gate: "g".into(), ..v1::Acquire::default() };
+        (Some(PendingAcquire { request, min_remaining: MARGIN, answer }), answered)
     }
 
     fn reason(granted: &Grant) -> Option<LostReason> {

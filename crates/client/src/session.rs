@@ -16,10 +16,10 @@ use kgate_api::v1::server_message::Message as ServerMessage;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::connection::{Connection, Opened, SessionToken, valid_until};
-use crate::durable::{DurableCall, DurableReply};
+use crate::durable::DurableCall;
 use crate::permit::{Grant, LostReason};
 use crate::permit_table::{GrantOutcome, PermitTable};
-use crate::{Address, Addresses, Error, ErrorKind, GuardedProcesses, Lease, LeaseInstant, Process};
+use crate::{Address, Addresses, Error, ErrorKind, Lease, LeaseInstant};
 
 /// How long the task looks for a node that is gone while requests wait.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,39 +33,22 @@ const RECONNECT_PAUSES: [Duration; 4] = [
     Duration::from_millis(500),
 ];
 
-/// What a client asks a gate for.
-#[derive(Clone, Debug)]
-pub(crate) struct AcquireOptions {
-    pub(crate) gate: String,
-    pub(crate) weight: u32,
-    pub(crate) k: Option<u32>,
-    pub(crate) no_wait: bool,
-    pub(crate) process: Option<Process>,
-    /// The time that the holder needs to stop.
-    pub(crate) min_remaining: Duration,
-}
-
-impl Default for AcquireOptions {
-    fn default() -> Self {
-        let (gate, min_remaining) = (String::new(), Duration::ZERO);
-        Self { gate, weight: 1, k: None, no_wait: false, process: None, min_remaining }
-    }
-}
-
 /// The way back to the client that waits for a permit.
 pub(crate) type Answer = oneshot::Sender<Result<Grant, Error>>;
 
 /// A request that waits for its grant.
 #[derive(Debug)]
 pub(crate) struct PendingAcquire {
-    pub(crate) options: AcquireOptions,
+    pub(crate) request: v1::Acquire,
+    /// The time that the holder needs to stop.
+    pub(crate) min_remaining: Duration,
     pub(crate) answer: Answer,
 }
 
 /// A command to the task. Numbers are request IDs.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Acquire(u64, AcquireOptions, Answer),
+    Acquire(PendingAcquire),
     /// The client does not wait any more: cancel the request, release its permit.
     Cancel(u64),
     Release(u64, Option<oneshot::Sender<()>>),
@@ -89,9 +72,8 @@ pub(crate) struct View {
 pub(crate) struct Session {
     /// The node that has the session. Only this node can resume it.
     address: Address,
-    process: Process,
-    /// The processes that the node shall end.
-    guarded: Option<GuardedProcesses>,
+    /// What each connection begins with, less the token.
+    hello: v1::Hello,
     commands: mpsc::UnboundedReceiver<Command>,
     connection: Connection,
     token: watch::Sender<SessionToken>,
@@ -109,23 +91,22 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens a new session.
+    /// Opens a new session. `hello` has no token.
     pub(crate) async fn open(
         addresses: &Addresses,
-        process: Process,
-        guarded: Option<GuardedProcesses>,
+        hello: v1::Hello,
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Result<(Self, View), Error> {
-        let (address, opened) = Connection::open_any(addresses, &process, guarded.as_ref()).await?;
-        Ok(Self::new(address, process, guarded, commands, opened))
+        let (address, opened) = Connection::open_any(addresses, &hello).await?;
+        Ok(Self::new(address, hello, commands, opened))
     }
 
     /// Ends the session of `token`, which another process has opened.
     pub(crate) async fn end_other(address: Address, token: SessionToken) -> Result<(), Error> {
-        let process = Process::default();
-        let opened = Connection::open(&address, &process, None, Some(token)).await?;
+        let hello = v1::Hello::default();
+        let opened = Connection::open(&address, &hello, Some(token)).await?;
         let (commands, received) = mpsc::unbounded_channel();
-        let (session, _view) = Self::new(address, process, None, received, opened);
+        let (session, _view) = Self::new(address, hello, received, opened);
         let _ = commands.send(Command::End);
         session.run().await;
         Ok(())
@@ -133,8 +114,7 @@ impl Session {
 
     fn new(
         address: Address,
-        process: Process,
-        guarded: Option<GuardedProcesses>,
+        hello: v1::Hello,
         commands: mpsc::UnboundedReceiver<Command>,
         opened: Opened,
     ) -> (Self, View) {
@@ -145,8 +125,7 @@ impl Session {
         let (lease, lease_view) = watch::channel(Lease::of(&welcome));
         let session = Self {
             address,
-            process,
-            guarded,
+            hello,
             commands,
             connection,
             token,
@@ -240,9 +219,9 @@ impl Session {
 
     async fn on_command(&mut self, command: Command) {
         match command {
-            Command::Acquire(request_id, options, answer) => {
-                self.connection.send(acquire(request_id, &options)).await;
-                self.waiting.insert(request_id, PendingAcquire { options, answer });
+            Command::Acquire(pending) => {
+                self.connection.send(ClientMessage::Acquire(pending.request.clone())).await;
+                self.waiting.insert(pending.request.request_id, pending);
             }
             Command::Cancel(request_id) => {
                 let is_waiting = self.waiting.remove(&request_id).is_some();
@@ -255,7 +234,7 @@ impl Session {
             Command::Release(request_id, done) => self.release(request_id, done).await,
             Command::BindToLock(request_id) => self.permits.bind_to_lock(request_id),
             Command::Durable(request_id, call) => {
-                self.connection.send(call.message(request_id)).await;
+                self.connection.send(call.request.clone()).await;
                 self.durable_calls.insert(request_id, call);
             }
             Command::End => self.end().await,
@@ -290,13 +269,12 @@ impl Session {
                     self.release(request_id, None).await;
                 }
             }
-            ServerMessage::Released(v1::Released { request_id, was_gone }) => {
-                self.answer_durable(request_id, DurableReply::Released { was_gone });
+            ServerMessage::Released(v1::Released { request_id, .. }) => {
+                self.answer_durable(request_id, message);
                 self.permits.on_released(request_id);
             }
-            ServerMessage::PermitRenewed(v1::PermitRenewed { request_id, permit }) => {
-                let ttl = permit.and_then(|permit| permit.ttl_ns).map(Duration::from_nanos);
-                self.answer_durable(request_id, DurableReply::Renewed { ttl });
+            ServerMessage::PermitRenewed(v1::PermitRenewed { request_id, .. }) => {
+                self.answer_durable(request_id, message);
             }
             ServerMessage::Renewed(v1::Renewed { sequence, valid_for_ns }) => {
                 self.on_renewed(sequence, valid_for_ns);
@@ -335,7 +313,7 @@ impl Session {
     async fn on_granted(&mut self, granted: v1::Granted) {
         let request_id = granted.request_id;
         if let Some(call) = self.durable_calls.remove(&request_id) {
-            if let Some(undo) = call.on_granted(request_id, granted) {
+            if let Some(undo) = call.on_granted(granted) {
                 self.connection.send(undo).await;
             }
             return;
@@ -350,7 +328,7 @@ impl Session {
         }
     }
 
-    fn answer_durable(&mut self, request_id: u64, reply: DurableReply) {
+    fn answer_durable(&mut self, request_id: u64, reply: ServerMessage) {
         if let Some(call) = self.durable_calls.remove(&request_id) {
             let _ = call.answer.send(Ok(reply));
         }
@@ -376,9 +354,7 @@ impl Session {
                 return Err(last_cause);
             }
             let resume = self.permits.must_release().then_some(*self.token.borrow());
-            match Connection::open(&self.address, &self.process, self.guarded.as_ref(), resume)
-                .await
-            {
+            match Connection::open(&self.address, &self.hello, resume).await {
                 Ok(opened) => {
                     self.resume(resume, opened).await;
                     return Ok(());
@@ -424,8 +400,9 @@ impl Session {
         let releases = releases
             .into_iter()
             .map(|request_id| ClientMessage::Release(v1::Release { request_id }));
-        let requests = self.waiting.iter().map(|(id, pending)| acquire(*id, &pending.options));
-        let calls = self.durable_calls.iter().map(|(id, call)| call.message(*id));
+        let requests = self.waiting.values();
+        let requests = requests.map(|pending| ClientMessage::Acquire(pending.request.clone()));
+        let calls = self.durable_calls.values().map(|call| call.request.clone());
         let messages: Vec<ClientMessage> = releases.chain(requests).chain(calls).collect();
         for message in messages {
             self.connection.send(message).await;
@@ -454,17 +431,4 @@ impl Session {
         self.session_lost(cause);
         self.fail_waiting(&Error::unreachable(&self.address, cause));
     }
-}
-
-fn acquire(request_id: u64, options: &AcquireOptions) -> ClientMessage {
-    let AcquireOptions { gate, weight, k, no_wait, process, min_remaining: _ } = options.clone();
-    ClientMessage::Acquire(v1::Acquire {
-        request_id,
-        gate,
-        weight,
-        k,
-        no_wait,
-        process: process.as_ref().map(Process::to_message),
-        ..v1::Acquire::default()
-    })
 }

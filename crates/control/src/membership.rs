@@ -104,14 +104,14 @@ pub enum EvictionError {
     },
 }
 
-/// A proposed eviction (the fields of [`crate::lease::Proposal::Evict`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A proposed eviction: the part of a proposal, and of an entry of the log, that rule E4 checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Eviction {
     /// The node.
     pub node: NodeId,
     /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The entry of the suspicion.
+    /// The entry of the suspicion that the voters have promised to act on.
     pub at: u64,
     /// The entry of the voters of which a quorum promised.
     pub voters_at: u64,

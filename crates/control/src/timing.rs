@@ -120,30 +120,27 @@ impl Timing {
             return Err(BadTiming::Zero(name));
         }
         if self.clock_error > CLOCK_ERROR_MAX {
-            return Err(BadTiming::ClockError { given: self.clock_error });
+            return Err(BadTiming::ClockError(self.clock_error));
         }
-        let (sum, lease) = (self.grace + self.used(), self.lease);
-        if sum > lease {
-            return Err(BadTiming::Chain {
-                grace: self.grace,
-                kill: self.kill,
-                node_ping: self.node_ping,
-                session_ping: self.session_ping,
-                round_trip: self.round_trip,
-                sum,
-                lease,
-                grace_max: self.grace_max(),
-            });
+        if self.planned() > self.lease {
+            return Err(BadTiming::Chain(*self));
         }
-        let (suspect_after, wait) = (self.suspect_after, self.wait());
-        if suspect_after >= wait {
-            return Err(BadTiming::SuspectsLate { suspect_after, wait });
+        if self.suspect_after >= self.wait() {
+            return Err(BadTiming::SuspectsLate(*self));
         }
-        let least = self.node_ping.times(2) + self.round_trip;
-        if suspect_after < least {
-            return Err(BadTiming::SuspectsSoon { suspect_after, least });
+        if self.suspect_after < self.suspect_after_min() {
+            return Err(BadTiming::SuspectsSoon(*self));
         }
         Ok(())
+    }
+
+    /// The part of a lease that is needed: the grace, and what is needed besides.
+    fn planned(&self) -> Span {
+        self.grace + self.used()
+    }
+
+    fn suspect_after_min(&self) -> Span {
+        self.node_ping.times(2) + self.round_trip
     }
 }
 
@@ -161,64 +158,34 @@ pub enum BadTiming {
     Zero(&'static str),
     /// The clock error is above the bound.
     #[error(
-        "clock_error {given} ppm is above {CLOCK_ERROR_MAX} ppm (20 %): use a more accurate \
+        "clock_error {0} ppm is above {CLOCK_ERROR_MAX} ppm (20 %): use a more accurate \
         clock; 10000 ppm (1 %) suits Linux"
     )]
-    ClockError {
-        /// The clock error in the configuration.
-        given: u32,
-    },
+    ClockError(u32),
     /// G + K + I_n + I_s + 2R + 2 I_s <= L does not hold.
     #[error(
         "the lease is too short: grace {} + kill {} + node_ping {} + 3 session_ping {} + 2 \
         round_trip {} = {} is above lease {}: \
          raise lease to {} or more{}",
-        Shown(*grace), Shown(*kill), Shown(*node_ping), Shown(*session_ping), Shown(*round_trip),
-        Shown(*sum), Shown(*lease), Shown(*sum),
-        or_less_grace(*grace_max)
+        Shown(.0.grace), Shown(.0.kill), Shown(.0.node_ping), Shown(.0.session_ping),
+        Shown(.0.round_trip), Shown(.0.planned()), Shown(.0.lease), Shown(.0.planned()),
+        or_less_grace(.0.grace_max())
     )]
-    Chain {
-        /// G, the grace period.
-        grace: Span,
-        /// K, the time to kill.
-        kill: Span,
-        /// I_n.
-        node_ping: Span,
-        /// I_s.
-        session_ping: Span,
-        /// R, the round trip.
-        round_trip: Span,
-        /// The sum of them.
-        sum: Span,
-        /// L, the lease.
-        lease: Span,
-        /// The longest grace that would fit; zero if none does.
-        grace_max: Span,
-    },
+    Chain(Timing),
     /// Q < W does not hold.
     #[error(
         "suspect_after {} is not below W = {}, the wait before an eviction: lower suspect_after, \
         to a third of the lease for example",
-        Shown(*suspect_after), Shown(*wait)
+        Shown(.0.suspect_after), Shown(.0.wait())
     )]
-    SuspectsLate {
-        /// Q, the silence before a suspicion.
-        suspect_after: Span,
-        /// W, the wait before an eviction.
-        wait: Span,
-    },
+    SuspectsLate(Timing),
     /// Q >= 2 I_n + R does not hold.
     #[error(
         "suspect_after {} is below 2 node_ping + round_trip = {}: one lost ping would make a \
         healthy node suspected; raise suspect_after",
-        Shown(*suspect_after), Shown(*least)
+        Shown(.0.suspect_after), Shown(.0.suspect_after_min())
     )]
-    SuspectsSoon {
-        /// Q, the silence before a suspicion.
-        suspect_after: Span,
-        /// 2 I_n + R.
-        least: Span,
-    },
+    SuspectsSoon(Timing),
 }
 
 fn or_less_grace(grace_max: Span) -> String {
@@ -292,7 +259,7 @@ impl fmt::Display for Timing {
             self.grace_max(),
             "L - K - I_n - 3 I_s - 2 R: the longest grace that fits",
         )?;
-        let spare = less(self.lease, self.grace + self.used());
+        let spare = less(self.lease, self.planned());
         row(
             "   spare",
             spare,

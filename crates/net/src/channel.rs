@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use kgate_core::Incarnation;
 
+use crate::link::Buffer;
 use crate::wire;
 
 /// Limit of the messages kept for a peer until it acknowledges them.
@@ -33,13 +34,13 @@ pub struct Window {
 
 /// What each side says of itself at the start of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handshake {
+pub(crate) struct Handshake {
     /// Incarnation of the sender.
-    pub incarnation: Incarnation,
+    pub(crate) incarnation: Incarnation,
     /// Incarnation of the receiver that the sender knows.
-    pub known: Option<Incarnation>,
+    pub(crate) known: Option<Incarnation>,
     /// Number of messages of that incarnation that the sender has received.
-    pub received: u64,
+    pub(crate) received: u64,
 }
 
 /// Why a channel between two incarnations has failed for good.
@@ -95,7 +96,7 @@ pub enum ChannelError {
 
 /// Both directions between an incarnation of this node and an incarnation of a peer.
 #[derive(Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     mine: Incarnation,
     theirs: Option<Incarnation>,
     window: Window,
@@ -118,7 +119,7 @@ pub struct Channel {
 impl Channel {
     /// A channel of this incarnation to a peer whose incarnation is not known yet. Pushed messages
     /// are kept for the first incarnation that connects.
-    pub fn new(mine: Incarnation, window: Window) -> Self {
+    pub(crate) fn new(mine: Incarnation, window: Window) -> Self {
         Self {
             mine,
             theirs: None,
@@ -135,13 +136,25 @@ impl Channel {
         }
     }
 
-    /// The peer's incarnation, if it ever connected.
-    pub fn theirs(&self) -> Option<Incarnation> {
+    /// Number of messages of this incarnation that the peer has received.
+    fn received_by(&self, peer: Handshake) -> u64 {
+        if peer.known == Some(self.mine) { peer.received } else { 0 }
+    }
+
+    fn reset(&mut self) {
+        self.kept.clear();
+        self.kept_bytes = 0;
+        (self.acked, self.written, self.high, self.received, self.ack_sent) = (0, 0, 0, 0, 0);
+    }
+}
+
+impl Buffer for Channel {
+    fn theirs(&self) -> Option<Incarnation> {
         self.theirs
     }
 
-    /// Adds a message for the peer, or fails if it does not fit into the window.
-    pub fn push(&mut self, bytes: Bytes) -> Result<(), ChannelError> {
+    /// Fails if the message does not fit into the window.
+    fn push(&mut self, bytes: Bytes) -> Result<(), ChannelError> {
         let fits = self.kept.len() < self.window.frames
             && self.kept_bytes + bytes.len() <= self.window.bytes;
         if !fits {
@@ -155,45 +168,35 @@ impl Channel {
         Ok(())
     }
 
-    /// Drops the kept messages: they can never be delivered.
-    pub fn drop_kept(&mut self) {
+    fn fail(&mut self) -> bool {
         self.kept = VecDeque::new();
         self.kept_bytes = 0;
         self.acked = self.written;
+        true
     }
 
-    /// This side's handshake: for the incarnation that has just sent its own, or for the known one.
-    pub fn handshake(&self, to: Option<Incarnation>) -> Handshake {
+    fn handshake(&self, to: Option<Incarnation>) -> Handshake {
         let known = to.or(self.theirs);
         let received = if known == self.theirs { self.received } else { 0 };
         Handshake { incarnation: self.mine, known, received }
     }
 
-    /// Checks whether a connection to a peer with this handshake can continue. Changes nothing.
-    pub fn check(&self, peer: Handshake) -> Result<(), ChannelError> {
+    fn check(&self, peer: Handshake) -> Result<(), ChannelError> {
         let received = self.received_by(peer);
         match self.theirs {
-            None if received > self.high => {
-                Err(ChannelError::NeverSent { received, sent: self.high })
-            }
-            None => Ok(()),
-            Some(known) if known != peer.incarnation && received > 0 => {
-                Err(ChannelError::NeverSent { received, sent: 0 })
-            }
-            Some(known) if known != peer.incarnation => Ok(()),
-            Some(_) if received > self.high => {
-                Err(ChannelError::NeverSent { received, sent: self.high })
-            }
+            Some(known) if known != peer.incarnation => match received {
+                0 => Ok(()),
+                _ => Err(ChannelError::NeverSent { received, sent: 0 }),
+            },
+            _ if received > self.high => Err(ChannelError::NeverSent { received, sent: self.high }),
             Some(_) if received < self.acked || peer.known != Some(self.mine) => {
                 Err(ChannelError::StateLost { acked: self.acked, received })
             }
-            Some(_) => Ok(()),
+            Some(_) | None => Ok(()),
         }
     }
 
-    /// Starts a new connection with the peer's handshake. Returns the peer's earlier incarnation,
-    /// if this is another.
-    pub fn resume(&mut self, peer: Handshake) -> Result<Option<Incarnation>, ChannelError> {
+    fn resume(&mut self, peer: Handshake) -> Result<Option<Incarnation>, ChannelError> {
         self.check(peer)?;
         let was = self.theirs.filter(|known| *known != peer.incarnation);
         if was.is_some() {
@@ -207,25 +210,11 @@ impl Channel {
         Ok(was)
     }
 
-    /// Number of messages of this incarnation that the peer has received.
-    fn received_by(&self, peer: Handshake) -> u64 {
-        if peer.known == Some(self.mine) { peer.received } else { 0 }
-    }
-
-    /// Sets the peer's incarnation without a connection to it.
-    pub fn adopt(&mut self, theirs: Incarnation) {
+    fn adopt(&mut self, theirs: Incarnation) {
         self.theirs = Some(theirs);
     }
 
-    fn reset(&mut self) {
-        self.kept.clear();
-        self.kept_bytes = 0;
-        (self.acked, self.written, self.high, self.received, self.ack_sent) = (0, 0, 0, 0, 0);
-    }
-
-    /// Writes messages that this connection has not carried yet, until `room` bytes are full or no
-    /// message is left.
-    pub fn write(&mut self, room: usize, out: &mut Vec<u8>) {
+    fn write(&mut self, room: usize, out: &mut Vec<u8>) {
         let end = out.len() + room;
         while out.len() < end {
             let ahead = usize::try_from(self.written - self.acked)
@@ -238,19 +227,16 @@ impl Channel {
         self.high = self.high.max(self.written);
     }
 
-    /// Writes an acknowledgement without a message.
-    pub fn write_ack(&mut self, out: &mut Vec<u8>) {
+    fn write_ack(&mut self, out: &mut Vec<u8>) {
         wire::write_ack(self.received, out);
         self.ack_sent = self.received;
     }
 
-    /// Number of messages that have arrived and are not acknowledged yet.
-    pub fn unacknowledged(&self) -> u64 {
+    fn unacknowledged(&self) -> u64 {
         self.received - self.ack_sent
     }
 
-    /// Takes note of a message that arrived. Returns whether it is new.
-    pub fn arrived(&mut self, number: u64, ack: u64) -> Result<bool, ChannelError> {
+    fn arrived(&mut self, number: u64, ack: u64) -> Result<bool, ChannelError> {
         self.acknowledged(ack)?;
         if number <= self.received {
             #[cfg(test)]
@@ -266,8 +252,7 @@ impl Channel {
         Ok(true)
     }
 
-    /// The peer has received all messages up to this number. An old acknowledgement has no effect.
-    pub fn acknowledged(&mut self, ack: u64) -> Result<(), ChannelError> {
+    fn acknowledged(&mut self, ack: u64) -> Result<(), ChannelError> {
         if ack > self.high {
             return Err(ChannelError::NeverSent { received: ack, sent: self.high });
         }

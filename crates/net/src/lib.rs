@@ -8,7 +8,7 @@ mod lossy_channel;
 mod tls;
 pub mod wire;
 
-pub use channel::{Channel, ChannelError, Handshake, Window};
+pub use channel::{ChannelError, Window};
 pub use link::Refusal;
 pub use links::{
     LinkConfig, LinkEvent, LinkLimits, Links, MembershipError, SendError, StartError, WhenFull,

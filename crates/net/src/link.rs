@@ -3,8 +3,8 @@
 //!
 //! One task has one connection at a time. A new connection of the peer replaces the old one, which
 //! the peer gave up before it dialled again. The old connection is closed before the handshake says
-//! how many messages have arrived, so that number is final. The [`Channel`](crate::Channel)
-//! outlives the connections. It is shared with the owner, who pushes into it and wakes the task.
+//! how many messages have arrived, so that number is final. The [`Buffer`] of messages outlives the
+//! connections. It is shared with the owner, who pushes into it and wakes the task.
 //!
 //! | file | content |
 //! |---|---|
@@ -30,6 +30,7 @@ use tokio::sync::{mpsc, watch};
 use crate::links::{LinkConfig, LinkEvent, PeerTable};
 use crate::tls::TlsContext;
 use backoff::Backoff;
+pub(crate) use buffer::Buffer;
 use established::ConnectionEnd;
 use handshake::{Established, HandshakeError};
 pub(crate) use handshake::{Incoming, ReadError, check, read_frame, refuse};

@@ -1,8 +1,8 @@
 //! Links to all peers: one TCP connection per pair, dialled again whenever it is lost.
 //!
 //! The node with the smaller id dials, so two nodes never have two connections. Each peer has its
-//! own task ([`link`](crate::link)), connection and bounded [`Channel`](crate::Channel), so a slow
-//! or dead peer delays no other. One more task accepts connections ([`accept`]).
+//! own task ([`link`](crate::link)), connection and bounded [`Buffer`](crate::link::Buffer), so a
+//! slow or dead peer delays no other. One more task accepts connections ([`accept`]).
 //!
 //! The owner calls [`Links::send`], which never waits, and receives every [`LinkEvent`] through its
 //! own queue. When the owner does not drain the queue, the tasks stop reading, and TCP flow control

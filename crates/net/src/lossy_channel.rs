@@ -12,12 +12,14 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use kgate_core::Incarnation;
 
-use crate::channel::Window;
+use crate::channel::{ChannelError, Handshake, Window};
+use crate::link::Buffer;
 use crate::wire;
 
 /// Both directions between this node and a peer.
 #[derive(Debug)]
 pub(crate) struct LossyChannel {
+    mine: Incarnation,
     theirs: Option<Incarnation>,
     window: Window,
     /// Messages that are not written yet.
@@ -32,28 +34,27 @@ pub(crate) struct LossyChannel {
 }
 
 impl LossyChannel {
-    pub(crate) fn new(window: Window) -> Self {
-        let queue = VecDeque::new();
-        Self { theirs: None, window, queue, queue_bytes: 0, written: 0, received: 0, dropped: 0 }
+    pub(crate) fn new(mine: Incarnation, window: Window) -> Self {
+        Self {
+            mine,
+            theirs: None,
+            window,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            written: 0,
+            received: 0,
+            dropped: 0,
+        }
     }
+}
 
-    /// The peer's incarnation, if it ever connected.
-    pub(crate) fn theirs(&self) -> Option<Incarnation> {
+impl Buffer for LossyChannel {
+    fn theirs(&self) -> Option<Incarnation> {
         self.theirs
     }
 
-    /// Number of messages dropped for want of room.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
-    /// Last number that arrived on this connection.
-    pub(crate) fn received(&self) -> u64 {
-        self.received
-    }
-
-    /// Adds a message for the peer. The oldest ones make room for it.
-    pub(crate) fn push(&mut self, bytes: Bytes) {
+    /// The oldest messages make room for a new one.
+    fn push(&mut self, bytes: Bytes) -> Result<(), ChannelError> {
         self.queue_bytes += bytes.len();
         self.queue.push_back(bytes);
         while self.queue.len() > self.window.frames || self.queue_bytes > self.window.bytes {
@@ -61,19 +62,25 @@ impl LossyChannel {
             self.queue_bytes -= oldest.len();
             self.dropped += 1;
         }
+        Ok(())
     }
 
-    /// Starts a new connection. Messages for another incarnation than this are dropped.
-    pub(crate) fn resume(&mut self, theirs: Incarnation) {
-        if self.theirs.is_some_and(|known| known != theirs) {
+    fn handshake(&self, to: Option<Incarnation>) -> Handshake {
+        Handshake { incarnation: self.mine, known: to.or(self.theirs), received: 0 }
+    }
+
+    /// Messages for another incarnation than this are dropped. The owner need not know of it.
+    fn resume(&mut self, peer: Handshake) -> Result<Option<Incarnation>, ChannelError> {
+        if self.theirs.is_some_and(|known| known != peer.incarnation) {
             self.queue.clear();
             self.queue_bytes = 0;
         }
-        (self.theirs, self.written, self.received) = (Some(theirs), 0, 0);
+        (self.theirs, self.written, self.received) = (Some(peer.incarnation), 0, 0);
+        Ok(None)
     }
 
-    /// Writes messages until `room` bytes are full or no message is left, and drops them.
-    pub(crate) fn write(&mut self, room: usize, out: &mut Vec<u8>) {
+    /// Messages that are written are dropped.
+    fn write(&mut self, room: usize, out: &mut Vec<u8>) {
         let end = out.len() + room;
         while out.len() < end {
             let Some(bytes) = self.queue.pop_front() else { break };
@@ -83,12 +90,20 @@ impl LossyChannel {
         }
     }
 
-    /// Takes note of a message that arrived. Returns whether it is new. A peer that numbers its
-    /// messages wrongly only loses them.
-    pub(crate) fn arrived(&mut self, number: u64) -> bool {
+    /// The number has no meaning here: the acknowledgement is a keep-alive.
+    fn write_ack(&mut self, out: &mut Vec<u8>) {
+        wire::write_ack(self.received, out);
+    }
+
+    /// A peer that numbers its messages wrongly only loses them.
+    fn arrived(&mut self, number: u64, _ack: u64) -> Result<bool, ChannelError> {
         let is_new = number > self.received;
         self.received = self.received.max(number);
-        is_new
+        Ok(is_new)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped
     }
 }
 
@@ -98,7 +113,12 @@ mod tests {
     use crate::wire::{Decoder, Frame};
 
     fn channel() -> LossyChannel {
-        LossyChannel::new(Window { frames: 3, bytes: 10 })
+        LossyChannel::new(Incarnation(1), Window { frames: 3, bytes: 10 })
+    }
+
+    fn resume(channel: &mut LossyChannel, theirs: u32) {
+        let peer = Handshake { incarnation: Incarnation(theirs), known: None, received: 0 };
+        assert_eq!(channel.resume(peer), Ok(None));
     }
 
     /// The written messages, as (number, message).
@@ -119,14 +139,14 @@ mod tests {
     #[test]
     fn the_oldest_makes_room() {
         let mut many = channel();
-        (0..5).for_each(|value: u8| many.push(vec![value].into()));
+        (0..5).for_each(|value: u8| many.push(vec![value].into()).unwrap());
         assert_eq!(written(&mut many), [(1, vec![2]), (2, vec![3]), (3, vec![4])]);
         assert_eq!(many.dropped(), 2);
         let mut long = channel();
-        long.push(vec![0; 6].into());
-        long.push(vec![1; 6].into());
+        long.push(vec![0; 6].into()).unwrap();
+        long.push(vec![1; 6].into()).unwrap();
         assert_eq!(written(&mut long), [(1, vec![1; 6])]);
-        long.push(vec![2; 11].into());
+        long.push(vec![2; 11].into()).unwrap();
         assert_eq!(
             (written(&mut long), long.queue_bytes),
             (vec![], 0),
@@ -139,19 +159,19 @@ mod tests {
     #[test]
     fn queued_messages_are_for_one_incarnation() {
         let mut channel = channel();
-        channel.push(vec![0].into());
-        channel.resume(Incarnation(1));
-        channel.push(vec![1].into());
+        channel.push(vec![0].into()).unwrap();
+        resume(&mut channel, 1);
+        channel.push(vec![1].into()).unwrap();
         assert_eq!(
             written(&mut channel),
             [(1, vec![0]), (2, vec![1])],
             "kept for the first incarnation that connects"
         );
-        channel.push(vec![2].into());
-        channel.resume(Incarnation(1));
+        channel.push(vec![2].into()).unwrap();
+        resume(&mut channel, 1);
         assert_eq!(written(&mut channel), [(1, vec![2])]);
-        channel.push(vec![3].into());
-        channel.resume(Incarnation(2));
+        channel.push(vec![3].into()).unwrap();
+        resume(&mut channel, 2);
         assert_eq!(written(&mut channel), []);
         assert_eq!((channel.theirs(), channel.queue_bytes), (Some(Incarnation(2)), 0));
     }
@@ -160,12 +180,12 @@ mod tests {
     #[test]
     fn gaps_are_no_error() {
         let mut channel = channel();
-        channel.resume(Incarnation(1));
+        resume(&mut channel, 1);
         assert_eq!(
-            [1, 2, 2, 7, 5].map(|number| channel.arrived(number)),
+            [1, 2, 2, 7, 5].map(|number| channel.arrived(number, 0).unwrap()),
             [true, true, false, true, false]
         );
-        channel.resume(Incarnation(1));
-        assert!(channel.arrived(1), "another connection");
+        resume(&mut channel, 1);
+        assert!(channel.arrived(1, 0).unwrap(), "another connection");
     }
 }

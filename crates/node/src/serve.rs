@@ -45,6 +45,9 @@ use crate::shell::{Command, UNREAD};
 use authorisation::{Identity, Privilege};
 use error::ApiError;
 
+/// What [`CoreHandle::open`] returns.
+type Stream = (ClientId, mpsc::WeakSender<ServerMessage>, mpsc::Receiver<ServerMessage>);
+
 /// A handle to the task that runs the core, for the tasks that serve clients.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreHandle {
@@ -74,17 +77,15 @@ impl CoreHandle {
 
     /// Opens a stream at the core: its ID, a sender for replies that do not come from the core, and
     /// the replies. The sender is weak, because the core ends a stream by dropping its own sender.
-    async fn open(
-        &self,
-        peer: Option<Peer>,
-    ) -> Option<(ClientId, mpsc::WeakSender<ServerMessage>, mpsc::Receiver<ServerMessage>)> {
+    async fn open(&self, peer: Option<Peer>) -> Result<Stream, ApiError> {
         let client = ClientId(self.streams.fetch_add(1, Ordering::Relaxed));
         if let Some(peer) = peer {
             self.processes().insert(client, peer);
         }
         let (tells, told) = mpsc::channel(UNREAD);
         let also = tells.downgrade();
-        self.send(Command::Open(client, tells)).await.then_some((client, also, told))
+        let is_open = self.send(Command::Open(client, tells)).await;
+        is_open.then_some((client, also, told)).ok_or_else(ApiError::stopped)
     }
 
     /// The stream has ended.
@@ -104,26 +105,35 @@ impl CoreHandle {
     }
 
     /// Asks the core.
-    async fn call(&self, call: Call) -> Result<CallReply, ApiError> {
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, ApiError> {
         let (answer, answered) = oneshot::channel();
-        self.send(Command::Call(call, answer)).await;
-        let reply = answered.await.map_err(|_| ApiError::stopped())?;
+        self.send(command(answer)).await;
+        answered.await.map_err(|_| ApiError::stopped())
+    }
+
+    async fn call(&self, call: Call) -> Result<CallReply, ApiError> {
+        let reply = self.ask(|answer| Command::Call(call, answer)).await?;
         reply.map_err(|(code, message)| ApiError::new(code, message))
     }
 
-    async fn query_status(&self, gate: Option<String>) -> Option<StatusReport> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Command::Status(gate, answer)).await;
-        answered.await.ok()
+    async fn query_status(&self, gate: Option<String>) -> Result<StatusReport, ApiError> {
+        self.ask(|answer| Command::Status(gate, answer)).await
     }
 
     /// The status of one gate or of all, restricted to what `who` may see.
-    async fn status(&self, who: &Identity, gate: Option<String>) -> Option<v1::StatusReply> {
+    async fn status(
+        &self,
+        who: &Identity,
+        gate: Option<String>,
+    ) -> Result<v1::StatusReply, ApiError> {
         let mut reply = status::reply(self.query_status(gate).await?, self);
         reply
             .gates
             .retain(|gate| self.access.policy.authorise(who, Privilege::See(&gate.name)).is_ok());
-        Some(reply)
+        Ok(reply)
     }
 
     /// Passes the status to `tell` now and whenever it changes, until `tell` returns false.
@@ -138,7 +148,7 @@ impl CoreHandle {
         self.send(Command::Watch(true)).await;
         loop {
             changes.mark_unchanged();
-            let Some(reply) = self.status(who, gate.clone()).await else { return };
+            let Ok(reply) = self.status(who, gate.clone()).await else { return };
             if last.as_ref().is_none_or(|last| !status::same(last, &reply)) {
                 last = Some(reply.clone());
                 if !tell(reply).await {
@@ -155,22 +165,17 @@ impl CoreHandle {
 
     /// The replicated log of this node; none if it has no log or has stopped.
     async fn log(&self) -> Option<Log> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Command::Log(answer)).await;
-        answered.await.ok().flatten()
+        self.ask(Command::Log).await.ok().flatten()
     }
 
     /// Why this node can grant nothing now; none if it is ready.
     async fn unready(&self) -> Option<String> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Command::Unready(answer)).await;
-        answered.await.unwrap_or_else(|_| Some("the node has stopped".to_owned()))
+        let unready = self.ask(Command::Unready).await;
+        unready.unwrap_or_else(|_| Some("the node has stopped".to_owned()))
     }
 
-    async fn metrics(&self) -> Option<String> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Command::Numbers(answer)).await;
-        answered.await.ok().map(|text| text + &self.access.metrics())
+    async fn metrics(&self) -> Result<String, ApiError> {
+        Ok(self.ask(Command::Numbers).await? + &self.access.metrics())
     }
 }
 

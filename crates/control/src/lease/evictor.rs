@@ -11,7 +11,7 @@ use kgate_core::{Incarnation, NodeId, Span, Time};
 use super::context::Context;
 use super::message::Proposal;
 use super::retry::Retry;
-use crate::membership::Member;
+use crate::membership::{Eviction, Member};
 
 /// What a promise says ([`super::LeaseMessage::Promise`]).
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +103,7 @@ impl Evictor {
             let (incarnation, at, voters_at) = (case.incarnation, case.at, context.voters.at);
             let waited = |node| case.promises.get(&node).map(|promise| promise.waited(now));
             let waited = context.voters.reached(waited)?.min(now.since(context.voters_since));
-            Some(Proposal::Evict { node: *node, incarnation, at, voters_at, waited })
+            Some(Proposal::Evict(Eviction { node: *node, incarnation, at, voters_at, waited }))
         };
         self.cases.iter_mut().filter_map(propose).collect()
     }

@@ -3,7 +3,7 @@
 use kgate_core::{Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::membership::StoreId;
+use crate::membership::{Eviction, StoreId};
 use crate::voters::Voters;
 
 /// A message from one node to another. Any of them may be lost, duplicated, delayed or reordered:
@@ -108,18 +108,7 @@ pub enum Proposal {
     },
     /// Evicts an incarnation, whose lease is certainly over (E3). It has effect only if
     /// [`crate::membership::Membership::may_evict`] allows it (E4).
-    Evict {
-        /// The node.
-        node: NodeId,
-        /// Its incarnation.
-        incarnation: Incarnation,
-        /// The entry of the suspicion.
-        at: u64,
-        /// The entry of the voters of which a quorum promised.
-        voters_at: u64,
-        /// How long that quorum has certainly not answered.
-        waited: Span,
-    },
+    Evict(Eviction),
 }
 
 /// What the node must do.

@@ -40,14 +40,11 @@ impl Engine {
             }
         }
         let command = Command::Bootstrap { cluster, name, nodes, terms };
-        match self.request(LeaderRequest::Propose(command), deadline).await? {
-            LeaderReply::Applied(Applied::Bootstrapped(id)) => Ok(id),
-            other @ (LeaderReply::Applied(_)
-            | LeaderReply::Rejected(_)
-            | LeaderReply::ReadAt(_)
-            | LeaderReply::Changed(_)
-            | LeaderReply::Unavailable(_)) => Err(super::unexpected(other)),
-        }
+        let reply = self.request(LeaderRequest::Propose(command), deadline).await?;
+        let LeaderReply::Applied(Applied::Bootstrapped(id)) = reply else {
+            return Err(super::unexpected(reply));
+        };
+        Ok(id)
     }
 
     /// The stores of all voters.

@@ -53,15 +53,18 @@ use std::time::Duration;
 
 use kgate_core::{NodeId, Span};
 use openraft::{EntryPayload, SnapshotPolicy};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use self::engine::{ClientRequest, RECEIVED_MAX};
-use self::rpc::RpcClient;
+use self::election::LeaderContact;
+use self::engine::{ClientRequest, Engine, RECEIVED_MAX, WRITES_MAX, stop_reason};
+use self::in_flight::InFlight;
+use self::raft::Raft;
+use self::rpc::{NetworkFactory, RpcClient};
 use self::shared::Shared;
 use self::state_machine::{StateMachine, StoredState};
 use self::store::OpenStore;
 use self::wire::{Envelope, LeaderReply, LeaderRequest};
-use self::worker::Worker;
+use self::worker::Queues;
 use crate::state::{Applied, ClusterId, ClusterState, Command};
 use crate::voters::Voters;
 
@@ -148,21 +151,28 @@ impl Log {
             shared: Arc::clone(&shared),
             timing,
         };
-        let worker = Worker {
-            me,
-            store_id: id,
-            timing,
-            config,
-            store,
-            machine,
-            rpc,
-            shared,
-            requests: requested,
-            received: arriving,
-            status,
+        let start = move || async move {
+            let network = NetworkFactory(Arc::clone(&rpc));
+            let raft = Raft::new(me.0, Arc::new(config), network, store.clone(), machine).await;
+            let raft = raft.map_err(|fatal| LogError::Start(stop_reason(fatal)))?;
+            Ok(Engine {
+                me,
+                store: id,
+                timing,
+                raft,
+                memory: store,
+                rpc,
+                shared,
+                reconfiguring: tokio::sync::Mutex::default(),
+                writing: Semaphore::new(WRITES_MAX),
+                writing_for_clients: Semaphore::new(WRITES_MAX),
+                in_flight: InFlight::default(),
+                leader_contact: LeaderContact::new(),
+            })
         };
+        let queues = Queues { requests: requested, received: arriving, status };
         let work = move || {
-            worker.run(&started);
+            worker::run(start, queues, &started);
             let _ = writer.join();
             close.send_replace(true);
         };

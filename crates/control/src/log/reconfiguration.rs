@@ -121,13 +121,8 @@ impl Engine {
             return LeaderReply::Unavailable(Unavailable::CatchingUp(*node));
         }
         let voters = wanted.into_iter().map(|node| node.0).collect();
-        match self.change(ChangeMembers::ReplaceAllVoters(voters)).await {
-            LeaderReply::Changed(_) => LeaderReply::Changed(warning),
-            other @ (LeaderReply::Applied(_)
-            | LeaderReply::Rejected(_)
-            | LeaderReply::ReadAt(_)
-            | LeaderReply::Unavailable(_)) => other,
-        }
+        let reply = self.change(ChangeMembers::ReplaceAllVoters(voters)).await;
+        if matches!(reply, LeaderReply::Changed(_)) { LeaderReply::Changed(warning) } else { reply }
     }
 
     fn has_caught_up(&self, node: NodeId) -> bool {

@@ -174,7 +174,7 @@ impl RaftStateMachine<Types> for StateMachine {
         let bytes = snapshot.into_inner();
         let state: State = decode(&bytes).map_err(failed)?;
         self.store.put_snapshot(meta.clone(), bytes, true).await.map_err(failed)?;
-        let changes = state.changes_since(self.state.state.cluster_state());
+        let changes = state.cluster_state().changes_since(self.state.state.cluster_state());
         let entry = AppliedEntry { index: state.cluster_state().applied, changes };
         let membership = meta.last_membership.clone();
         self.state = StoredState { state, applied: meta.last_log_id, membership };

@@ -186,9 +186,17 @@ impl ClusterState {
         self.directory.iter().find(|(_, entry)| entry.name == name).map(|(node, _)| *node)
     }
 
-    /// The changes that lead from an older state to this one ([`super::State::changes_since`]).
+    /// The changes that lead from an older state to this one, for a node that was away for longer
+    /// than entries are kept: what ended comes before what is new, in the order of the entries.
     pub fn changes_since(&self, older: &ClusterState) -> Vec<Change> {
-        super::State::read_only(self.clone()).changes_since(older)
+        let mut changes = Vec::new();
+        self.members_since(older, &mut changes);
+        self.gates_since(older, &mut changes);
+        self.permits_since(older, &mut changes);
+        if self.voters != older.voters {
+            changes.push(Change::Voters(self.voters.clone()));
+        }
+        changes
     }
 
     /// Follows a change, as a node does that learns of changes alone. The entry that brought it is

@@ -9,7 +9,7 @@ use super::cluster_state::{
     Cluster, ClusterId, DirectoryEntry, DurablePermit, Gate, GateId, PermitId, Policy, SecretHash,
 };
 use crate::lease::Proposal;
-use crate::membership::{LeaseTerms, MembershipChange, StoreId};
+use crate::membership::{Eviction, LeaseTerms, MembershipChange, StoreId};
 use crate::voters::Voters;
 
 /// The content of an entry of the log. Each command is a compare-and-set: applied twice, or too
@@ -100,18 +100,7 @@ pub enum Command {
         at: u64,
     },
     /// An incarnation is evicted, if rule E4 allows it.
-    Evict {
-        /// Which node.
-        node: NodeId,
-        /// Which incarnation.
-        incarnation: Incarnation,
-        /// The entry of the suspicion that the voters have promised to act on.
-        at: u64,
-        /// The entry of the voters of which a quorum promised.
-        voters_at: u64,
-        /// How long that quorum has certainly not answered the node.
-        waited: Span,
-    },
+    Evict(Eviction),
     /// Creates a gate. The first one to do so wins; another k is a conflict.
     CreateGate {
         /// The name of the gate.
@@ -221,7 +210,7 @@ impl Command {
             | Self::Suspect { .. }
             | Self::ForceEvict { .. }
             | Self::Unsuspect { .. }
-            | Self::Evict { .. }
+            | Self::Evict(_)
             | Self::SetGate { .. }
             | Self::DeleteGate { .. }
             | Self::EvictPermit { .. } => false,
@@ -237,9 +226,7 @@ impl From<Proposal> for Command {
             Proposal::Unsuspect { node, incarnation, at } => {
                 Self::Unsuspect { node, incarnation, at }
             }
-            Proposal::Evict { node, incarnation, at, voters_at, waited } => {
-                Self::Evict { node, incarnation, at, voters_at, waited }
-            }
+            Proposal::Evict(eviction) => Self::Evict(eviction),
         }
     }
 }

@@ -81,12 +81,13 @@ impl State {
         check_name(name)?;
         Err(Rejected::NoGate(name.to_owned()))
     }
+}
 
+impl ClusterState {
     pub(super) fn gates_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
-        let now = &self.cluster_state;
-        let gone = older.gates.keys().filter(|id| !now.gates.contains_key(id));
-        changes.extend(gone.map(|id| Change::GateDeleted(*id, now.applied)));
-        for (id, gate) in &now.gates {
+        let gone = older.gates.keys().filter(|id| !self.gates.contains_key(id));
+        changes.extend(gone.map(|id| Change::GateDeleted(*id, self.applied)));
+        for (id, gate) in &self.gates {
             match older.gates.get(id) {
                 None => changes.push(Change::GateCreated(gate.clone())),
                 Some(before) if before != gate => changes.push(Change::GateChanged(gate.clone())),

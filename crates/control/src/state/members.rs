@@ -270,25 +270,26 @@ impl State {
             Some(_) | None => Vec::new(),
         }
     }
+}
 
+impl ClusterState {
     /// First the members and directory entries that are gone, then the new ones in the order of
     /// their entries in the log.
     pub(super) fn members_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
-        let now = &self.cluster_state;
-        if let (Some(cluster), None) = (&now.cluster, &older.cluster) {
+        if let (Some(cluster), None) = (&self.cluster, &older.cluster) {
             changes.push(Change::Bootstrapped(cluster.clone()));
         }
         for (node, member) in older.membership.iter() {
-            if now.membership.incarnation(node, member.incarnation).is_none() {
+            if self.membership.incarnation(node, member.incarnation).is_none() {
                 let gone = MembershipChange::Gone(node, member.incarnation);
-                changes.push(membership_change(now.view, gone));
+                changes.push(membership_change(self.view, gone));
             }
         }
-        let removed = older.directory.keys().filter(|node| !now.directory.contains_key(node));
+        let removed = older.directory.keys().filter(|node| !self.directory.contains_key(node));
         changes.extend(removed.map(|node| Change::DirectoryRemoved(*node)));
         // An admission alone is no update of the directory: the membership says it.
         let public = |entry: &DirectoryEntry| DirectoryEntry { last: None, ..entry.clone() };
-        for (node, entry) in &now.directory {
+        for (node, entry) in &self.directory {
             if older.directory.get(node).map(public) != Some(public(entry)) {
                 changes.push(Change::DirectoryUpdated(*node, entry.clone()));
             }
@@ -300,14 +301,13 @@ impl State {
 
     /// What happened to the present members, each with the entry that did it.
     fn incarnations_since(&self, older: &ClusterState) -> Vec<(u64, MembershipChange)> {
-        let now = &self.cluster_state;
         let mut changes = Vec::new();
-        for (node, member) in now.membership.iter() {
+        for (node, member) in self.membership.iter() {
             let incarnation = member.incarnation;
             let before = older.membership.incarnation(node, incarnation);
             if before.is_none() {
-                let last = now.directory.get(&node).and_then(|entry| entry.last);
-                let at = last.map_or(now.view, |last| last.at);
+                let last = self.directory.get(&node).and_then(|entry| entry.last);
+                let at = last.map_or(self.view, |last| last.at);
                 changes.push((at, MembershipChange::Added(node, incarnation, member.terms)));
             }
             match (before.and_then(|before| before.suspected), member.suspected) {
@@ -315,7 +315,7 @@ impl State {
                     changes.push((at, MembershipChange::Suspected(node, incarnation, at)));
                 }
                 (Some(_), None) => {
-                    changes.push((now.applied, MembershipChange::Unsuspected(node, incarnation)));
+                    changes.push((self.applied, MembershipChange::Unsuspected(node, incarnation)));
                 }
                 (Some(_) | None, Some(_)) | (None, None) => {}
             }

@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kgate_core::{Fence, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::membership::{Eviction, MembershipChange};
+use crate::membership::MembershipChange;
 use crate::voters::Voters;
 use gates::GateChange;
 
@@ -79,11 +79,6 @@ pub struct State {
 }
 
 impl State {
-    /// A state that is only read: it lacks what [`State::apply`] needs.
-    fn read_only(cluster_state: ClusterState) -> Self {
-        Self { cluster_state, ..Self::default() }
-    }
-
     /// The part of the state that nodes and people read.
     pub fn cluster_state(&self) -> &ClusterState {
         &self.cluster_state
@@ -154,9 +149,7 @@ impl State {
             Command::Unsuspect { node, incarnation, at } => {
                 self.unsuspect(index, node, incarnation, at)
             }
-            Command::Evict { node, incarnation, at, voters_at, waited } => {
-                self.evict(index, Eviction { node, incarnation, at, voters_at, waited })
-            }
+            Command::Evict(eviction) => self.evict(index, eviction),
             Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author } => {
                 let (id, created, version) = (GateId(0), index, index);
                 self.create_gate(Gate {
@@ -189,19 +182,6 @@ impl State {
             Command::ExpirePermit { permit, renewals } => self.expire(permit, renewals),
             Command::EvictPermit { permit, author } => self.evict_permit(permit, author),
         }
-    }
-
-    /// The changes that lead from an older state to this one, for a node that was away for longer
-    /// than entries are kept: what ended comes before what is new, in the order of the entries.
-    pub fn changes_since(&self, older: &ClusterState) -> Vec<Change> {
-        let mut changes = Vec::new();
-        self.members_since(older, &mut changes);
-        self.gates_since(older, &mut changes);
-        self.permits_since(older, &mut changes);
-        if self.cluster_state.voters != older.voters {
-            changes.push(Change::Voters(self.cluster_state.voters.clone()));
-        }
-        changes
     }
 }
 

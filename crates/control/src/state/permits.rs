@@ -16,6 +16,21 @@ impl ClusterState {
             Some(_) => Ok(()),
         }
     }
+
+    pub(super) fn permits_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
+        let now = &self.permits;
+        for (id, permit) in &older.permits {
+            match now.get(id) {
+                None => changes.push(Change::PermitFreed(*id, permit.clone(), FreeReason::Unknown)),
+                Some(later) if later.renewals != permit.renewals => {
+                    changes.push(Change::PermitRenewed(*id, later.renewals));
+                }
+                Some(_) => {}
+            }
+        }
+        let new = now.iter().filter(|(id, _)| !older.permits.contains_key(id));
+        changes.extend(new.map(|(id, permit)| Change::PermitHeld(*id, permit.clone())));
+    }
 }
 
 impl State {
@@ -144,20 +159,5 @@ impl State {
     fn free(&mut self, id: PermitId, reason: FreeReason) -> Outcome {
         let permit = self.cluster_state.permits.remove(&id).ok_or(Rejected::PermitNotHeld(id))?;
         Ok((Applied::Freed, vec![Change::PermitFreed(id, permit, reason)]))
-    }
-
-    pub(super) fn permits_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
-        let now = &self.cluster_state.permits;
-        for (id, permit) in &older.permits {
-            match now.get(id) {
-                None => changes.push(Change::PermitFreed(*id, permit.clone(), FreeReason::Unknown)),
-                Some(later) if later.renewals != permit.renewals => {
-                    changes.push(Change::PermitRenewed(*id, later.renewals));
-                }
-                Some(_) => {}
-            }
-        }
-        let new = now.iter().filter(|(id, _)| !older.permits.contains_key(id));
-        changes.extend(new.map(|(id, permit)| Change::PermitHeld(*id, permit.clone())));
     }
 }

@@ -6,7 +6,7 @@ use kgate_core::{Fence, Incarnation, NodeId, Span};
 use proptest::prelude::*;
 
 use super::*;
-use crate::membership::{LeaseTerms, StoreId};
+use crate::membership::{Eviction, LeaseTerms, StoreId};
 
 const TERMS: LeaseTerms =
     LeaseTerms { lease: Span(4_000_000_000), clock_error: 10_000, margin: Span(50_000_000) };
@@ -61,13 +61,8 @@ fn suspect(node: u32, incarnation: u32) -> Command {
 }
 
 fn evict(node: u32, incarnation: u32, at: u64, voters_at: u64, waited: Span) -> Command {
-    Command::Evict {
-        node: NodeId(node),
-        incarnation: Incarnation(incarnation),
-        at,
-        voters_at,
-        waited,
-    }
+    let (node, incarnation) = (NodeId(node), Incarnation(incarnation));
+    Command::Evict(Eviction { node, incarnation, at, voters_at, waited })
 }
 
 fn create(name: &str, k: u32, author: &str) -> Command {
@@ -490,7 +485,7 @@ proptest! {
             followed(&known, cluster_state)?;
             check_invariants(cluster_state, log.index, &mut stores);
         }
-        for change in log.state.changes_since(&away) {
+        for change in log.state.cluster_state().changes_since(&away) {
             away.follow(&change);
         }
         followed(&away, &known)?;

@@ -335,7 +335,7 @@ impl State {
 /// The eviction in a proposal, if it is one.
 pub(crate) fn eviction_in(proposal: Proposal) -> Option<(u64, u64)> {
     match proposal {
-        Proposal::Evict { at, voters_at, .. } => Some((at, voters_at)),
+        Proposal::Evict(Eviction { at, voters_at, .. }) => Some((at, voters_at)),
         Proposal::Suspect { .. } | Proposal::Unsuspect { .. } => None,
     }
 }

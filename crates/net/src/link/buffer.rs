@@ -1,122 +1,75 @@
 //! The messages of a link: delivered exactly once in order, or as far as there is room.
 
+use std::fmt::Debug;
+
 use bytes::Bytes;
 use kgate_core::Incarnation;
 
 use crate::channel::{Channel, ChannelError, Handshake};
 use crate::links::{LinkConfig, WhenFull};
 use crate::lossy_channel::LossyChannel;
-use crate::wire;
 
-#[derive(Debug)]
-pub(super) enum Buffer {
-    /// [`WhenFull::Break`].
-    Reliable(Channel),
-    /// [`WhenFull::Drop`].
-    Lossy(LossyChannel, Incarnation),
-}
+/// Both directions between this node and a peer. The defaults are those of messages that may be
+/// lost: such a buffer acknowledges nothing and never fails.
+pub(crate) trait Buffer: Debug + Send {
+    /// The peer's incarnation, if it ever connected.
+    fn theirs(&self) -> Option<Incarnation>;
 
-impl Buffer {
-    pub(super) fn new(config: &LinkConfig) -> Self {
-        let (mine, window) = (config.incarnation, config.limits.window);
-        match config.when_full {
-            WhenFull::Break => Self::Reliable(Channel::new(mine, window)),
-            WhenFull::Drop => Self::Lossy(LossyChannel::new(window), mine),
-        }
-    }
-
-    pub(super) fn theirs(&self) -> Option<Incarnation> {
-        match self {
-            Self::Reliable(channel) => channel.theirs(),
-            Self::Lossy(lossy, _) => lossy.theirs(),
-        }
-    }
-
-    pub(super) fn push(&mut self, bytes: Bytes) -> Result<(), ChannelError> {
-        match self {
-            Self::Reliable(channel) => channel.push(bytes),
-            Self::Lossy(lossy, _) => {
-                lossy.push(bytes);
-                Ok(())
-            }
-        }
-    }
-
-    /// Checks whether a connection with this handshake can continue.
-    pub(super) fn check(&self, theirs: Handshake) -> Result<(), ChannelError> {
-        match self {
-            Self::Reliable(channel) => channel.check(theirs),
-            Self::Lossy(..) => Ok(()),
-        }
-    }
+    /// Adds a message for the peer.
+    fn push(&mut self, bytes: Bytes) -> Result<(), ChannelError>;
 
     /// This side's handshake: for the incarnation that has just sent its own, or for the known one.
-    pub(super) fn handshake(&self, to: Option<Incarnation>) -> Handshake {
-        match self {
-            Self::Reliable(channel) => channel.handshake(to),
-            Self::Lossy(lossy, mine) => {
-                Handshake { incarnation: *mine, known: to.or(lossy.theirs()), received: 0 }
-            }
-        }
+    fn handshake(&self, to: Option<Incarnation>) -> Handshake;
+
+    /// Checks whether a connection to a peer with this handshake can continue. Changes nothing.
+    fn check(&self, _peer: Handshake) -> Result<(), ChannelError> {
+        Ok(())
     }
 
-    /// Starts a new connection. Returns the peer's earlier incarnation, if this is another and the
-    /// owner must know.
-    pub(super) fn resume(
-        &mut self,
-        theirs: Handshake,
-    ) -> Result<Option<Incarnation>, ChannelError> {
-        match self {
-            Self::Reliable(channel) => channel.resume(theirs),
-            Self::Lossy(lossy, _) => {
-                lossy.resume(theirs.incarnation);
-                Ok(None)
-            }
-        }
-    }
+    /// Starts a new connection with the peer's handshake. Returns the peer's earlier incarnation,
+    /// if this is another and the owner must know.
+    fn resume(&mut self, peer: Handshake) -> Result<Option<Incarnation>, ChannelError>;
 
-    pub(super) fn write(&mut self, room: usize, out: &mut Vec<u8>) {
-        match self {
-            Self::Reliable(channel) => channel.write(room, out),
-            Self::Lossy(lossy, _) => lossy.write(room, out),
-        }
-    }
+    /// Writes messages that this connection has not carried yet, until `room` bytes are full or no
+    /// message is left.
+    fn write(&mut self, room: usize, out: &mut Vec<u8>);
 
-    pub(super) fn write_ack(&mut self, out: &mut Vec<u8>) {
-        match self {
-            Self::Reliable(channel) => channel.write_ack(out),
-            // The number has no meaning here: the acknowledgement is a keep-alive.
-            Self::Lossy(lossy, _) => wire::write_ack(lossy.received(), out),
-        }
-    }
+    /// Writes an acknowledgement without a message: it also keeps the connection alive.
+    fn write_ack(&mut self, out: &mut Vec<u8>);
 
     /// Number of messages that have arrived and must still be acknowledged.
-    pub(super) fn unacknowledged(&self) -> u64 {
-        match self {
-            Self::Reliable(channel) => channel.unacknowledged(),
-            Self::Lossy(..) => 0,
-        }
+    fn unacknowledged(&self) -> u64 {
+        0
     }
 
     /// Takes note of a message that arrived. Returns whether it is new.
-    pub(super) fn arrived(&mut self, number: u64, ack: u64) -> Result<bool, ChannelError> {
-        match self {
-            Self::Reliable(channel) => channel.arrived(number, ack),
-            Self::Lossy(lossy, _) => Ok(lossy.arrived(number)),
-        }
+    fn arrived(&mut self, number: u64, ack: u64) -> Result<bool, ChannelError>;
+
+    /// The peer has received all messages up to this number. An old acknowledgement has no effect.
+    fn acknowledged(&mut self, _ack: u64) -> Result<(), ChannelError> {
+        Ok(())
     }
 
-    pub(super) fn acknowledged(&mut self, ack: u64) -> Result<(), ChannelError> {
-        match self {
-            Self::Reliable(channel) => channel.acknowledged(ack),
-            Self::Lossy(..) => Ok(()),
-        }
+    /// Number of messages dropped for want of room.
+    fn dropped(&self) -> u64 {
+        0
     }
 
-    pub(super) fn dropped(&self) -> u64 {
-        match self {
-            Self::Reliable(_) => 0,
-            Self::Lossy(lossy, _) => lossy.dropped(),
-        }
+    /// The link to this incarnation of the peer has failed: drops the kept messages, which can
+    /// never be delivered. False if a link with this buffer never fails.
+    fn fail(&mut self) -> bool {
+        false
+    }
+
+    /// Sets the peer's incarnation without a connection to it. Only after a failure.
+    fn adopt(&mut self, _theirs: Incarnation) {}
+}
+
+/// The buffer of a new link.
+pub(super) fn new(config: &LinkConfig) -> Box<dyn Buffer> {
+    let (mine, window) = (config.incarnation, config.limits.window);
+    match config.when_full {
+        WhenFull::Break => Box::new(Channel::new(mine, window)),
+        WhenFull::Drop => Box::new(LossyChannel::new(mine, window)),
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kgate_core::{Incarnation, NodeId};
 use tokio::sync::{Notify, mpsc};
 
-use super::buffer::Buffer;
+use super::buffer::{self, Buffer};
 use super::{Incoming, Refusal};
 use crate::channel::{ChannelError, Handshake};
 use crate::links::LinkConfig;
@@ -35,7 +35,7 @@ pub(crate) struct Peer {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) buffer: Buffer,
+    pub(super) buffer: Box<dyn Buffer>,
     failure: Option<ChannelError>,
     /// The owner has been notified of the failure.
     reported: bool,
@@ -51,7 +51,7 @@ impl Peer {
         incoming: mpsc::Sender<Incoming>,
         config: &LinkConfig,
     ) -> Self {
-        let buffer = Buffer::new(config);
+        let buffer = buffer::new(config);
         let state = State { buffer, failure: None, reported: false, awaits_accept: false };
         Self {
             id,
@@ -106,13 +106,10 @@ impl Peer {
     /// Fails the link. The first reason counts. A link that may lose messages never fails.
     pub(crate) fn fail(&self, error: ChannelError) {
         let mut state = self.state();
-        let State { buffer: Buffer::Reliable(channel), failure: failure @ None, .. } = &mut *state
-        else {
-            return;
-        };
-        *failure = Some(error);
-        channel.drop_kept();
-        self.failed.notify_one();
+        if state.failure.is_none() && state.buffer.fail() {
+            state.failure = Some(error);
+            self.failed.notify_one();
+        }
     }
 
     /// Number of messages dropped for want of room.
@@ -161,10 +158,8 @@ impl Peer {
                 ),
             ));
         }
-        if let State { buffer: Buffer::Reliable(channel), failure: Some(_), .. } = &mut *state
-            && channel.theirs().is_none()
-        {
-            channel.adopt(hello.incarnation);
+        if state.failure.is_some() && state.buffer.theirs().is_none() {
+            state.buffer.adopt(hello.incarnation);
         }
         let Some(was) = state.buffer.theirs().map(|incarnation| incarnation.0) else {
             return Ok(());

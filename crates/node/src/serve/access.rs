@@ -49,15 +49,16 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 8] = [
-        Self::Unauthenticated,
-        Self::PermissionDenied,
-        Self::Rate,
-        Self::Sessions,
-        Self::Waiting,
-        Self::Connections,
-        Self::Handshake,
-        Self::Size,
+    /// All of them, each with its label.
+    const LABELS: [(Self, &str); 8] = [
+        (Self::Unauthenticated, "unauthenticated"),
+        (Self::PermissionDenied, "permission_denied"),
+        (Self::Rate, "rate"),
+        (Self::Sessions, "sessions"),
+        (Self::Waiting, "waiting"),
+        (Self::Connections, "connections"),
+        (Self::Handshake, "handshake"),
+        (Self::Size, "size"),
     ];
 
     /// The code in the reply.
@@ -71,19 +72,6 @@ impl Reason {
             }
         }
     }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Unauthenticated => "unauthenticated",
-            Self::PermissionDenied => "permission_denied",
-            Self::Rate => "rate",
-            Self::Sessions => "sessions",
-            Self::Waiting => "waiting",
-            Self::Connections => "connections",
-            Self::Handshake => "handshake",
-            Self::Size => "size",
-        }
-    }
 }
 
 /// Identifies clients, and checks their rights and quotas.
@@ -91,7 +79,7 @@ impl Reason {
 pub(crate) struct AccessControl {
     pub(super) policy: Policy,
     accounts: Accounts,
-    refused: [AtomicU64; Reason::ALL.len()],
+    refused: [AtomicU64; Reason::LABELS.len()],
     /// One permit per connection, of all clients together.
     pub(super) connections: Arc<Semaphore>,
     pub(super) cluster: String,
@@ -220,9 +208,9 @@ impl AccessControl {
     pub(super) fn metrics(&self) -> String {
         let mut text = String::new();
         REFUSED.write_head(&mut text);
-        for reason in Reason::ALL {
+        let name = REFUSED.name;
+        for (reason, label) in Reason::LABELS {
             let count = self.refused[reason as usize].load(Ordering::Relaxed);
-            let (name, label) = (REFUSED.name, reason.label());
             text.push_str(&format!("{name}{{reason=\"{label}\"}} {count}\n"));
         }
         text

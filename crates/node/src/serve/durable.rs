@@ -27,12 +27,12 @@ use tokio::sync::mpsc;
 use super::authorisation::Identity;
 use super::client_stream::ClientStream;
 use super::error::ApiError;
+use super::http::OpenStream;
 use super::{CoreHandle, grpc};
 use crate::core::{
-    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Process,
-    Secret, ServerMessage,
+    AcquireRequest, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Secret,
+    ServerMessage,
 };
-use crate::shell::Command;
 
 /// The request header that carries the secret of a permit.
 const SECRET: &str = "kgate-secret";
@@ -148,23 +148,15 @@ async fn command(
 async fn call(
     core: &CoreHandle,
     who: Identity,
-    mut message: ClientMessage,
+    message: ClientMessage,
 ) -> Result<ServerMessage, ApiError> {
     let client_stream = ClientStream::open(core.access.clone(), who)?;
-    let process = Process { command: "HTTP".into(), ..Process::default() };
-    let mut hello = ClientMessage::Hello { process, resume: None, secret: grpc::new_secret() };
-    for message in [&mut hello, &mut message] {
-        client_stream.admit(message).map_err(|(_, error)| error)?;
-    }
-    let (client, _, mut replies) = core.open(None).await.ok_or_else(ApiError::stopped)?;
-    let _stream = OpenStream { core: core.clone(), client };
-    core.send(Command::Client(client, hello)).await;
-    core.send(Command::Client(client, message)).await;
+    let (open_stream, mut replies) = OpenStream::begin(core, &client_stream, message).await?;
     let reply = first_reply(&mut replies).await.ok_or_else(ApiError::stopped)?;
     client_stream.on_reply(&reply);
     let mut bye = ClientMessage::Bye;
     let _never_refused = client_stream.admit(&mut bye);
-    core.send(Command::Client(client, bye)).await;
+    open_stream.send(bye).await;
     client_stream.close();
     if let ServerMessage::Refused { code, message, .. } | ServerMessage::Closed { code, message } =
         reply
@@ -172,19 +164,6 @@ async fn call(
         return Err(ApiError::new(code, message));
     }
     Ok(reply)
-}
-
-/// A stream that ends when it is dropped: a request whose caller has gone is cancelled.
-struct OpenStream {
-    core: CoreHandle,
-    client: ClientId,
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        let (core, client) = (self.core.clone(), self.client);
-        tokio::spawn(async move { core.send(Command::Gone(client)).await });
-    }
 }
 
 /// The first reply after the welcome.

@@ -18,7 +18,6 @@ use tonic::{Request, Response, Status, Streaming};
 use super::CoreHandle;
 use super::authorisation::{Identity, Privilege};
 use super::client_stream::ClientStream;
-use super::error::ApiError;
 use super::reentry;
 use crate::core::{
     AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Process,
@@ -68,7 +67,7 @@ impl Gates for Api {
         let core = self.0.clone();
         let client_stream = ClientStream::open(core.access.clone(), caller(&request))?;
         let peer = peer(&request);
-        let (client, replies, from_core) = core.open(peer).await.ok_or_else(ApiError::stopped)?;
+        let (client, replies, from_core) = core.open(peer).await?;
         let (node, timing) = (core.node, core.timing);
         let stream = request.into_inner();
         tokio::spawn(receive(core, client_stream.clone(), client, replies, peer, stream));
@@ -87,7 +86,7 @@ impl Gates for Api {
         let who = caller(&request);
         let gate = request.into_inner().gate;
         may_see(&self.0, &who, gate.as_deref())?;
-        Ok(Response::new(self.0.status(&who, gate).await.ok_or_else(ApiError::stopped)?))
+        Ok(Response::new(self.0.status(&who, gate).await?))
     }
 
     async fn reenter(
@@ -175,52 +174,32 @@ async fn receive(
 
 fn decode(message: Received) -> ClientMessage {
     match message {
-        Received::Hello(v1::Hello {
-            process,
-            session_id,
-            secret,
-            front_pid: _,
-            control_group: _,
-        }) => {
-            let secret = secret_of(&secret).unwrap_or(Secret::NONE);
-            let resume = session_id.map(|session| (SessionId(session), secret));
-            ClientMessage::Hello { process: process_of(process), resume, secret: new_secret() }
+        Received::Hello(hello) => {
+            let secret = secret_of(&hello.secret);
+            let resume = hello.session_id.map(|session| (SessionId(session), secret));
+            let process = process_of(hello.process.unwrap_or_default());
+            ClientMessage::Hello { process, resume, secret: new_secret() }
         }
-        Received::Acquire(v1::Acquire {
-            request_id: number,
-            gate,
-            weight,
-            k,
-            no_wait,
-            process,
-            policy,
-            ttl_ns,
-            secret,
-        }) => ClientMessage::Acquire {
-            number,
+        Received::Acquire(acquire) => ClientMessage::Acquire {
+            number: acquire.request_id,
             request: AcquireRequest {
-                gate,
-                weight: weight.max(1),
-                k,
-                wait: !no_wait,
-                process: process.map(|process| process_of(Some(process))),
+                gate: acquire.gate,
+                weight: acquire.weight.max(1),
+                k: acquire.k,
+                wait: !acquire.no_wait,
+                process: acquire.process.map(process_of),
                 durable: DurableOptions {
-                    policy: policy_of(policy),
-                    ttl: ttl_ns.map(Span),
-                    secret: secret_of(&secret).unwrap_or(Secret::NONE),
+                    policy: policy_of(acquire.policy),
+                    ttl: acquire.ttl_ns.map(Span),
+                    secret: secret_of(&acquire.secret),
                 },
             },
         },
-        Received::PermitCommand(v1::PermitCommand {
-            request_id: number,
-            permit_id: permit,
-            secret,
-            release,
-        }) => ClientMessage::Permit {
-            number,
-            permit: PermitId(permit),
-            secret: secret_of(&secret).unwrap_or(Secret::NONE),
-            command: if release { PermitCommand::Release } else { PermitCommand::Renew },
+        Received::PermitCommand(command) => ClientMessage::Permit {
+            number: command.request_id,
+            permit: PermitId(command.permit_id),
+            secret: secret_of(&command.secret),
+            command: if command.release { PermitCommand::Release } else { PermitCommand::Renew },
         },
         Received::Withdraw(v1::Withdraw { request_id: number }) => {
             ClientMessage::Withdraw { number }
@@ -231,9 +210,9 @@ fn decode(message: Received) -> ClientMessage {
     }
 }
 
-/// The secret in a message; none unless it has 16 bytes.
-fn secret_of(bytes: &[u8]) -> Option<Secret> {
-    <[u8; 16]>::try_from(bytes).ok().map(|bytes| Secret(u128::from_be_bytes(bytes)))
+/// The secret in a message; [`Secret::NONE`] unless it has 16 bytes.
+fn secret_of(bytes: &[u8]) -> Secret {
+    bytes.try_into().map_or(Secret::NONE, |bytes| Secret(u128::from_be_bytes(bytes)))
 }
 
 /// The policy in a request; none if unspecified.
@@ -264,8 +243,8 @@ pub(super) fn new_secret() -> Secret {
     Secret(u128::from_be_bytes(bytes))
 }
 
-fn process_of(process: Option<v1::Process>) -> Process {
-    let v1::Process { pid, host, user, command } = process.unwrap_or_default();
+fn process_of(process: v1::Process) -> Process {
+    let v1::Process { pid, host, user, command } = process;
     Process { pid, host, user, command }
 }
 
@@ -298,21 +277,18 @@ fn encode(message: ServerMessage, node: u32, timing: Option<Timing>) -> Sent {
             slots,
             fence,
             k,
-            durable: grant,
+            durable,
             lock_files,
             reentry_key,
-        } => {
-            let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
-            Sent::Granted(v1::Granted {
-                request_id: number,
-                slots,
-                fence,
-                k,
-                durable: grant.map(durable_permit),
-                lock_files,
-                reentry_key: reentry_key.map(ReentryKey::to_text).unwrap_or_default(),
-            })
-        }
+        } => Sent::Granted(v1::Granted {
+            request_id: number,
+            slots,
+            fence: fence.map(|fence| fence.0.to_be_bytes().to_vec()),
+            k,
+            durable: durable.map(durable_permit),
+            lock_files,
+            reentry_key: reentry_key.map(ReentryKey::to_text).unwrap_or_default(),
+        }),
         ServerMessage::Refused { number, code: why, message: text } => {
             Sent::Refused(v1::Refused { request_id: number, code: why.into(), message: text })
         }

@@ -35,7 +35,9 @@ use super::authorisation::{Identity, Privilege};
 use super::client_stream::ClientStream;
 use super::error::ApiError;
 use super::{CoreHandle, durable, grpc};
-use crate::core::{AcquireRequest, ClientMessage, DurableOptions, Process, ServerMessage};
+use crate::core::{
+    AcquireRequest, ClientId, ClientMessage, DurableOptions, Process, ServerMessage,
+};
 use crate::shell::Command;
 
 pub(super) fn routes(core: CoreHandle) -> Router {
@@ -51,6 +53,8 @@ pub(super) fn routes(core: CoreHandle) -> Router {
         .route("/v1/hold/{*name}", put(hold))
         .with_state(core)
 }
+
+type Replied = Result<Response, ApiError>;
 
 /// The paths, for the reply to an unknown one.
 const PATHS: &str = "\
@@ -90,35 +94,26 @@ async fn healthz() -> &'static str {
 }
 
 /// Needs no right: load balancers and probes have none.
-async fn readyz(State(core): State<CoreHandle>) -> Response {
+async fn readyz(State(core): State<CoreHandle>) -> Result<&'static str, ApiError> {
     match core.unready().await {
-        None => "ready\n".into_response(),
+        None => Ok("ready\n"),
         Some(why) => {
             let message = format!("node {} grants nothing now: {why}", core.node);
-            ApiError::new(ErrorCode::NoQuorum, message).into_response()
+            Err(ApiError::new(ErrorCode::NoQuorum, message))
         }
     }
 }
 
-async fn metrics(State(core): State<CoreHandle>, Extension(who): Extension<Identity>) -> Response {
-    if let Err(refusal) = core.access.authorise(&who, Privilege::SeeAll) {
-        return refusal.into_response();
-    }
-    match core.metrics().await {
-        Some(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
-        None => ApiError::stopped().into_response(),
-    }
+async fn metrics(State(core): State<CoreHandle>, Extension(who): Extension<Identity>) -> Replied {
+    core.access.authorise(&who, Privilege::SeeAll)?;
+    let text = core.metrics().await?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
 
-async fn status(State(core): State<CoreHandle>, Extension(who): Extension<Identity>) -> Response {
-    if let Err(refusal) = core.access.authorise(&who, Privilege::SeeSome) {
-        return refusal.into_response();
-    }
-    let reply = core.status(&who, None).await;
-    match reply {
-        Some(reply) => axum::Json(json::status(&reply)).into_response(),
-        None => ApiError::stopped().into_response(),
-    }
+async fn status(State(core): State<CoreHandle>, Extension(who): Extension<Identity>) -> Replied {
+    core.access.authorise(&who, Privilege::SeeSome)?;
+    let reply = core.status(&who, None).await?;
+    Ok(axum::Json(json::status(&reply)).into_response())
 }
 
 /// `NAME` or `NAME/explain`. Gate names may contain slashes.
@@ -126,28 +121,22 @@ async fn gate(
     State(core): State<CoreHandle>,
     Extension(who): Extension<Identity>,
     Path(path): Path<String>,
-) -> Response {
+) -> Replied {
     let (name, explains) = match path.strip_suffix("/explain") {
         Some(name) => (name.to_owned(), true),
         None => (path, false),
     };
-    if let Err(refusal) = core.access.authorise(&who, Privilege::See(&name)) {
-        return refusal.into_response();
-    }
-    let Some(reply) = core.status(&who, Some(name.clone())).await else {
-        return ApiError::stopped().into_response();
-    };
+    core.access.authorise(&who, Privilege::See(&name))?;
+    let reply = core.status(&who, Some(name.clone())).await?;
     match reply.gates.first() {
-        None => ApiError::new(ErrorCode::GateNotFound, format!("no gate `{name}`")).into_response(),
-        Some(gate) if explains => explain(&reply, gate).into_response(),
-        Some(gate) => axum::Json(json::gate(gate)).into_response(),
+        None => Err(ApiError::new(ErrorCode::GateNotFound, format!("no gate `{name}`"))),
+        Some(gate) if explains => Ok(explain(&reply, gate).into_response()),
+        Some(gate) => Ok(axum::Json(json::gate(gate)).into_response()),
     }
 }
 
-async fn watch(State(core): State<CoreHandle>, Extension(who): Extension<Identity>) -> Response {
-    if let Err(refusal) = core.access.authorise(&who, Privilege::SeeSome) {
-        return refusal.into_response();
-    }
+async fn watch(State(core): State<CoreHandle>, Extension(who): Extension<Identity>) -> Replied {
+    core.access.authorise(&who, Privilege::SeeSome)?;
     let (lines, stream) = mpsc::channel(1);
     tokio::spawn(async move {
         core.watch(&who, None, |reply| {
@@ -156,7 +145,7 @@ async fn watch(State(core): State<CoreHandle>, Extension(who): Extension<Identit
         })
         .await;
     });
-    streamed(stream)
+    Ok(streamed(stream))
 }
 
 fn line(value: &serde_json::Value) -> Result<Bytes, Infallible> {
@@ -182,15 +171,9 @@ async fn hold(
     Path(path): Path<String>,
     Query(options): Query<HoldOptions>,
     body: Body,
-) -> Response {
+) -> Replied {
     let gate = path.strip_suffix("/hold").unwrap_or(&path).to_owned();
-    let client_stream = match ClientStream::open(core.access.clone(), who) {
-        Ok(client_stream) => client_stream,
-        Err(refusal) => return refusal.into_response(),
-    };
-    let process = Process { command: "HTTP".into(), ..Process::default() };
-    let mut hello = ClientMessage::Hello { process, resume: None, secret: grpc::new_secret() };
-    let mut acquire = ClientMessage::Acquire {
+    let acquire = ClientMessage::Acquire {
         number: 0,
         request: AcquireRequest {
             gate,
@@ -201,17 +184,9 @@ async fn hold(
             durable: DurableOptions::default(),
         },
     };
-    for message in [&mut hello, &mut acquire] {
-        if let Err((_, refusal)) = client_stream.admit(message) {
-            return refusal.into_response();
-        }
-    }
-    let Some((client, _, mut replies)) = core.open(None).await else {
-        return ApiError::stopped().into_response();
-    };
-    core.send(Command::Client(client, hello)).await;
-    core.send(Command::Client(client, acquire)).await;
-    tokio::spawn(renew(core.clone(), client_stream.clone(), client, body));
+    let client_stream = ClientStream::open(core.access.clone(), who)?;
+    let (open_stream, mut replies) = OpenStream::begin(&core, &client_stream, acquire).await?;
+    tokio::spawn(renew(open_stream, client_stream.clone(), body));
     let (lines, stream) = mpsc::channel(16);
     tokio::spawn(async move {
         while let Some(reply) = replies.recv().await {
@@ -222,17 +197,12 @@ async fn hold(
             }
         }
     });
-    streamed(stream)
+    Ok(streamed(stream))
 }
 
 /// Each chunk of the request body renews the session; the line `release` ends it. The end of the
 /// body does not: then the session expires.
-async fn renew(
-    core: CoreHandle,
-    client_stream: Arc<ClientStream>,
-    client: crate::core::ClientId,
-    body: Body,
-) {
+async fn renew(open_stream: OpenStream, client_stream: Arc<ClientStream>, body: Body) {
     let mut chunks = body.into_data_stream();
     let mut sequence = 0;
     while let Some(Ok(chunk)) = chunks.next().await {
@@ -243,12 +213,50 @@ async fn renew(
         let mut message =
             if released { ClientMessage::Bye } else { ClientMessage::Renew { sequence } };
         let _never_refused = client_stream.admit(&mut message);
-        if !core.send(Command::Client(client, message)).await || released {
-            return client_stream.close();
+        if !open_stream.send(message).await || released {
+            break;
         }
     }
-    core.send(Command::Gone(client)).await;
     client_stream.close();
+}
+
+/// A stream of the core for one HTTP request. It ends when this is dropped, so a request whose
+/// caller has gone is cancelled.
+pub(super) struct OpenStream {
+    core: CoreHandle,
+    client: ClientId,
+}
+
+impl OpenStream {
+    /// Opens the stream, and sends its first message. Returns the replies, too.
+    pub(super) async fn begin(
+        core: &CoreHandle,
+        client_stream: &ClientStream,
+        mut message: ClientMessage,
+    ) -> Result<(Self, mpsc::Receiver<ServerMessage>), ApiError> {
+        let process = Process { command: "HTTP".into(), ..Process::default() };
+        let mut hello = ClientMessage::Hello { process, resume: None, secret: grpc::new_secret() };
+        for message in [&mut hello, &mut message] {
+            client_stream.admit(message).map_err(|(_, error)| error)?;
+        }
+        let (client, _, replies) = core.open(None).await?;
+        let open_stream = Self { core: core.clone(), client };
+        open_stream.send(hello).await;
+        open_stream.send(message).await;
+        Ok((open_stream, replies))
+    }
+
+    /// False if the node has stopped.
+    pub(super) async fn send(&self, message: ClientMessage) -> bool {
+        self.core.send(Command::Client(self.client, message)).await
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let (core, client) = (self.core.clone(), self.client);
+        tokio::spawn(async move { core.send(Command::Gone(client)).await });
+    }
 }
 
 fn to_json(reply: &ServerMessage) -> Option<serde_json::Value> {

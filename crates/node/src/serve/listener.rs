@@ -11,11 +11,9 @@ use std::io;
 use std::os::unix::net::UnixListener;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Bytes, HttpBody};
 use axum::http::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -24,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
-use tower::Service;
+use tower::ServiceExt;
 
 use super::access::{AccessControl, Reason, error};
 use super::authorisation::Identity;
@@ -202,7 +200,7 @@ async fn connect(
     };
     // A task of its own: the task of the handshake may be aborted.
     tokio::spawn(async move {
-        serve_connection(stream, Identified { app, who, peer }, is_remote, end).await;
+        serve_connection(stream, app, who, peer, is_remote, end).await;
         drop((taken, counted));
     });
 }
@@ -210,7 +208,9 @@ async fn connect(
 /// Serves HTTP/1 or HTTP/2 until either side closes the connection.
 async fn serve_connection(
     stream: Box<dyn Socket>,
-    app: Identified,
+    app: Router,
+    who: Identity,
+    peer: Option<Peer>,
     is_remote: bool,
     mut end: watch::Receiver<End>,
 ) {
@@ -220,6 +220,7 @@ async fn serve_connection(
     if is_remote {
         http.http2().keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_INTERVAL);
     }
+    let app = app.map_request(move |request| identified(request, &who, peer));
     let mut connection =
         pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
     let ended = tokio::select! {
@@ -234,33 +235,11 @@ async fn serve_connection(
     }
 }
 
-/// The API for one connection: adds the identity of the client, and its process on a Unix socket,
-/// to each request.
-#[derive(Clone)]
-struct Identified {
-    app: Router,
-    who: Identity,
-    peer: Option<Peer>,
-}
-
-impl<B> Service<Request<B>> for Identified
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<axum::BoxError>,
-{
-    type Response = <Router as Service<Request<B>>>::Response;
-    type Error = <Router as Service<Request<B>>>::Error;
-    type Future = <Router as Service<Request<B>>>::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        <Router as Service<Request<B>>>::poll_ready(&mut self.app, context)
+/// Adds the identity of the client, and its process on a Unix socket, to a request.
+fn identified<B>(mut request: Request<B>, who: &Identity, peer: Option<Peer>) -> Request<B> {
+    request.extensions_mut().insert(who.clone());
+    if let Some(peer) = peer {
+        request.extensions_mut().insert(peer);
     }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        request.extensions_mut().insert(self.who.clone());
-        if let Some(peer) = self.peer {
-            request.extensions_mut().insert(peer);
-        }
-        self.app.call(request)
-    }
+    request
 }

@@ -7,7 +7,7 @@ use kgate_core::NodeId;
 
 use super::{CoreHandle, grpc};
 use crate::core::{
-    ClientView, ControlView, DurablePermitView, GateView, PAST_HOLDS_KEPT, Process, StatusReport,
+    ClientView, ControlView, DurablePermitView, PAST_HOLDS_KEPT, Process, StatusReport,
 };
 
 /// The reply for the views that arrived.
@@ -28,37 +28,21 @@ pub(super) fn reply(report: StatusReport, core: &CoreHandle) -> v1::StatusReply 
         }
         crashed.extend(who.crashed.iter().map(|node| node.0));
         for view in views {
-            let GateView {
-                name,
-                k,
-                protocol,
-                author,
-                holders,
-                waiting,
-                lacking,
-                held,
-                policy,
-                past_holds,
-                ..
-            } = view;
-            let policy = grpc::policy(policy).into();
-            let empty = v1::GateStatus::default();
-            let status = v1::GateStatus {
-                name: name.clone(),
-                k,
-                protocol,
-                updated_by: author,
-                policy,
-                ..empty
-            };
-            let status = gates.entry(name.clone()).or_insert(status);
-            status.holders.extend(holders.into_iter().map(client));
-            held.into_iter().for_each(|held| add_durable(&mut status.durable_permits, held));
-            status.past_holds_ns.extend(past_holds.into_iter().take(PAST_HOLDS_KEPT));
-            if !waiting.is_empty() {
-                status.waiting_for.extend(lacking.iter().map(|node| node.0));
+            let status = gates.entry(view.name.clone()).or_insert_with(|| v1::GateStatus {
+                name: view.name.clone(),
+                k: view.k,
+                protocol: view.protocol,
+                updated_by: view.author,
+                policy: grpc::policy(view.policy).into(),
+                ..v1::GateStatus::default()
+            });
+            status.holders.extend(view.holders.into_iter().map(client));
+            view.held.into_iter().for_each(|held| add_durable(&mut status.durable_permits, held));
+            status.past_holds_ns.extend(view.past_holds.into_iter().take(PAST_HOLDS_KEPT));
+            if !view.waiting.is_empty() {
+                status.waiting_for.extend(view.lacking.iter().map(|node| node.0));
             }
-            queues.entry(name).or_default().extend(waiting);
+            queues.entry(view.name).or_default().extend(view.waiting);
         }
     }
     for (name, status) in &mut gates {
@@ -91,23 +75,21 @@ pub(super) fn reply(report: StatusReport, core: &CoreHandle) -> v1::StatusReply 
 /// Adds a node's view of a durable permit. All nodes report the same permits; the greatest age and
 /// the greatest rest of the TTL are the best known ones.
 fn add_durable(all: &mut Vec<v1::DurablePermitStatus>, held: DurablePermitView) {
-    let DurablePermitView { permit, slots, fence, holder, node, since, ttl } = held;
-    let left = ttl.map(|(_, left)| left);
-    if let Some(known) = all.iter_mut().find(|known| known.permit_id == permit) {
-        known.age_ns = known.age_ns.max(since);
-        known.ttl_left_ns = known.ttl_left_ns.max(left);
+    let (ttl_ns, ttl_left_ns) = held.ttl.unzip();
+    if let Some(known) = all.iter_mut().find(|known| known.permit_id == held.permit) {
+        known.age_ns = known.age_ns.max(held.since);
+        known.ttl_left_ns = known.ttl_left_ns.max(ttl_left_ns);
         return;
     }
-    let (node, ttl_ns) = (node.0, ttl.map(|(whole, _)| whole));
     all.push(v1::DurablePermitStatus {
-        permit_id: permit,
-        slots,
-        fence,
-        holder,
-        node,
-        age_ns: since,
+        permit_id: held.permit,
+        slots: held.slots,
+        fence: held.fence,
+        holder: held.holder,
+        node: held.node.0,
+        age_ns: held.since,
         ttl_ns,
-        ttl_left_ns: left,
+        ttl_left_ns,
     });
 }
 
@@ -148,30 +130,16 @@ pub(super) fn same(one: &v1::StatusReply, other: &v1::StatusReply) -> bool {
 }
 
 fn client(client: ClientView) -> v1::ClientStatus {
-    let ClientView {
-        node,
-        session,
-        number: _,
-        process,
-        weight,
-        since,
-        slots,
-        fence,
-        stamp: _,
-        cut_off,
-        guarded,
-    } = client;
-    let Process { pid, host, user, command } = process;
-    let process = Some(v1::Process { pid, host, user, command });
+    let Process { pid, host, user, command } = client.process;
     v1::ClientStatus {
-        node: node.0,
-        process,
-        weight,
-        age_ns: since,
-        slots,
-        fence,
-        disconnected: cut_off,
-        guarded,
-        session_id: session,
+        node: client.node.0,
+        process: Some(v1::Process { pid, host, user, command }),
+        weight: client.weight,
+        age_ns: client.since,
+        slots: client.slots,
+        fence: client.fence,
+        disconnected: client.cut_off,
+        guarded: client.guarded,
+        session_id: client.session,
     }
 }

@@ -7,7 +7,7 @@ use super::fixture::{
     reply_to_ping, terms, tick, voters,
 };
 use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal, Refusal};
-use crate::membership::{MembershipChange, StoreId};
+use crate::membership::{Eviction, MembershipChange, StoreId};
 
 const THREE: [u32; 3] = [0, 1, 2];
 const SUSPECT_5: Proposal = Proposal::Suspect { node: NodeId(5), incarnation: INCARNATION };
@@ -141,13 +141,13 @@ fn e3_a_quorum_is_ripe_after_w() {
     deliver(&mut leases, received, 1, promise(3, ms(1000)));
     let ripe = received + Span(wait().0 - ms(1000).0);
     assert_eq!(proposals(&tick(&mut leases, Time(ripe.0 - 1))), []);
-    let evict = Proposal::Evict {
+    let evict = Proposal::Evict(Eviction {
         node: node(5),
         incarnation: INCARNATION,
         at: 3,
         voters_at: 1,
         waited: wait(),
-    };
+    });
     assert_eq!(proposals(&tick(&mut leases, ripe)), [evict]);
     assert_eq!(proposals(&tick(&mut leases, ripe)), [], "once, then with backoff");
     assert_eq!(proposals(&tick(&mut leases, ripe + ms(1000))).len(), 1);
@@ -305,13 +305,13 @@ fn r2_a_predecessor_is_evicted() {
     // R3: the age counts from the start, because the answers to the predecessor are forgotten.
     assert_eq!(proposals(&tick(&mut p, suspected)), []);
     assert_eq!(proposals(&tick(&mut p, BEGIN + Span(wait().0 - 1))), []);
-    let evict = Proposal::Evict {
+    let evict = Proposal::Evict(Eviction {
         node: node(0),
         incarnation: INCARNATION,
         at: 3,
         voters_at: 1,
         waited: wait(),
-    };
+    });
     assert_eq!(proposals(&tick(&mut p, BEGIN + wait())), [evict]);
     p.membership_changed(BEGIN + wait(), MembershipChange::Gone(node(0), INCARNATION));
     p.applied(BEGIN + wait(), 4);
@@ -339,7 +339,7 @@ fn a_failover_takes_w() {
     while fixture.proposals.is_empty() {
         fixture.advance(ms(10));
     }
-    assert!(matches!(fixture.proposals[..], [(_, _, Proposal::Evict { .. })]));
+    assert!(matches!(fixture.proposals[..], [(_, _, Proposal::Evict(_))]));
     let took = fixture.now.since(killed);
     assert!(took <= wait() + ms(20) && took + TIMING.node_ping >= wait(), "{took}");
 }

@@ -7,7 +7,7 @@ use super::fixture::{
     BEGIN, INCARNATION, TIMING, deliver, joint, leases, ms, node, ping, reply_to_ping, tick, voters,
 };
 use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal};
-use crate::membership::{Eviction, EvictionError, MembershipChange};
+use crate::membership::{EvictionError, MembershipChange};
 use crate::voters::Voters;
 
 const OLD: [u32; 3] = [0, 1, 2];
@@ -60,10 +60,7 @@ fn an_eviction_by_former_voters_has_no_effect() {
     let ripe = BEGIN + TIMING.wait();
     let effects = tick(&mut zero, ripe);
     let evict = effects.iter().find_map(|effect| match effect {
-        LeaseEffect::Propose(Proposal::Evict { node, incarnation, at, voters_at, waited }) => {
-            let (node, incarnation, at) = (*node, *incarnation, *at);
-            Some(Eviction { node, incarnation, at, voters_at: *voters_at, waited: *waited })
-        }
+        LeaseEffect::Propose(Proposal::Evict(eviction)) => Some(*eviction),
         LeaseEffect::Propose(_) | LeaseEffect::Send(..) => None,
     });
     let evict = evict.expect("W has passed");

@@ -11,7 +11,7 @@ use kgate_control::log::LogStatus;
 use kgate_control::voters::Voters;
 use kgate_core::{NodeId, Span, Time};
 
-use super::{Control, Log, command};
+use super::{Control, Log};
 use crate::core::action::LogEvent;
 use crate::core::failures::FailureModel;
 use crate::core::messages::ErrorCode;
@@ -230,7 +230,7 @@ impl Core {
             LeaseEffect::Send(to, message) => Action::Send(to, PeerMessage::Lease(message).bytes()),
             // Number 0: the result is not reported. The lease proposes again while there is a
             // reason.
-            LeaseEffect::Propose(proposal) => Action::Propose(0, command(proposal)),
+            LeaseEffect::Propose(proposal) => Action::Propose(0, proposal.into()),
         }));
     }
 }

@@ -28,10 +28,10 @@ pub(super) use changes::definition;
 pub(super) use gates::author;
 pub(super) use log::Log;
 
-use kgate_control::lease::{Leases, Proposal};
+use kgate_control::lease::Leases;
 use kgate_control::log::LogStatus;
 use kgate_control::membership::{MembershipChange, StoreId};
-use kgate_control::state::{ClusterState, Command};
+use kgate_control::state::ClusterState;
 use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
 use kgate_core::{Incarnation, NodeId, Time, ViewId};
@@ -164,19 +164,6 @@ impl Control {
     /// The random name of the start of this incarnation.
     pub(super) fn start(&self) -> u64 {
         self.start
-    }
-}
-
-/// The command of a proposal of the lease.
-fn command(proposal: Proposal) -> Command {
-    match proposal {
-        Proposal::Suspect { node, incarnation } => Command::Suspect { node, incarnation },
-        Proposal::Unsuspect { node, incarnation, at } => {
-            Command::Unsuspect { node, incarnation, at }
-        }
-        Proposal::Evict { node, incarnation, at, voters_at, waited } => {
-            Command::Evict { node, incarnation, at, voters_at, waited }
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use kgate_api::v1;
 use kgate_api::v1::ErrorCode;
 use kgate_control::state::{ClusterState, Command, DurablePermit, Gate, PermitId};
 
-use super::{Answer, ApiError, Operator};
+use super::{Answer, ApiError, Operator, listed};
 
 impl Operator {
     /// Evicts a durable permit that is named by its ID, or by gate and slot.
@@ -26,9 +26,7 @@ impl Operator {
             });
         }
         let evict = Command::EvictPermit { permit: id, author: self.author.clone() };
-        if let Err(why) = self.log.propose(evict).await {
-            return Err(self.failed(why).await);
-        }
+        self.propose(evict).await?;
         let text = format!("{id} is evicted: {} may be granted again", slots(held));
         Ok(v1::OperationReply { message: text, warning })
     }
@@ -81,8 +79,7 @@ pub(super) fn of_gate<'a>(
 }
 
 fn slots(held: &DurablePermit) -> String {
-    let all: Vec<String> = held.slots.iter().map(u32::to_string).collect();
-    format!("slot {}", all.join(", "))
+    format!("slot {}", listed(held.slots.iter().copied()))
 }
 
 fn consequences(cluster_state: &ClusterState, id: PermitId, held: &DurablePermit) -> String {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kgate_api::v1::ErrorCode;
 use kgate_api::{LeaseInstant, v1};
 
-use super::{Answer, ApiError, CoreHandle, Identity, Operator, Privilege, author, durable};
+use super::{Answer, ApiError, CoreHandle, Identity, Operator, Privilege, author, durable, listed};
 use crate::core::{Call, ClientView, StatusReport};
 
 /// Maximum time to wait until an evicted holder has stopped.
@@ -34,7 +34,7 @@ pub(super) async fn evict_permit(
         core.access.admit_request(who)?;
         core.access.authorise(who, Privilege::OperateAll)?;
     }
-    let holders = find(&report(core).await?, &request)?;
+    let holders = find(&core.query_status(None).await?, &request)?;
     let mut message = holders.iter().map(describe).collect::<Vec<_>>().join("; ");
     if request.dry_run {
         message.push_str(
@@ -53,10 +53,6 @@ pub(super) async fn evict_permit(
 
 /// A holder, and the name of its gate.
 type Holder = (String, ClientView);
-
-async fn report(core: &CoreHandle) -> Answer<StatusReport> {
-    core.query_status(None).await.ok_or_else(ApiError::stopped)
-}
 
 /// Whether gate and slot name a durable permit.
 async fn names_durable(operator: &Operator, request: &v1::EvictPermitRequest) -> Answer<bool> {
@@ -112,9 +108,10 @@ fn find(report: &StatusReport, request: &v1::EvictPermitRequest) -> Answer<Vec<H
 }
 
 fn describe((gate, holder): &Holder) -> String {
-    let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
-    let slots =
-        if slots.is_empty() { "a permit".to_owned() } else { format!("slot {}", slots.join(", ")) };
+    let slots = match holder.slots.as_slice() {
+        [] => "a permit".to_owned(),
+        slots => format!("slot {}", listed(slots.iter().copied())),
+    };
     format!("{slots} of gate {gate}, held at node {} by {}", holder.node.0, holder.process)
 }
 
@@ -122,7 +119,7 @@ fn describe((gate, holder): &Holder) -> String {
 async fn until_gone(core: &CoreHandle, holders: &[Holder]) -> Answer<()> {
     let end = LeaseInstant::now() + TIMEOUT;
     loop {
-        let report = report(core).await?;
+        let report = core.query_status(None).await?;
         let silent = holders.iter().any(|(_, holder)| report.silent.contains(&holder.node));
         let held = all(&report)
             .find(|(_, now)| holders.iter().any(|(_, evicted)| evicted.id() == now.id()));

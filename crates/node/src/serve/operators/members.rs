@@ -9,7 +9,7 @@ use kgate_control::membership::Member;
 use kgate_control::state::{Applied, ClusterState, Command, DirectoryEntry};
 use kgate_core::{Incarnation, NodeId};
 
-use super::{Answer, ApiError, Operator, number, numbers};
+use super::{Answer, ApiError, Operator, listed, number, numbers};
 use crate::token::{JoinToken, MEMBERS_MAX};
 
 /// Time on top of W for two commits, one of them perhaps after an election.
@@ -25,8 +25,7 @@ impl Operator {
             }
             Err(other) => return Err(other),
         };
-        let report =
-            self.core.query_status(Some(String::new())).await.ok_or_else(ApiError::stopped)?;
+        let report = self.core.query_status(Some(String::new())).await?;
         let leader = self.log.status().borrow().leader;
         let members = cluster_state.directory.iter().map(|(node, listed)| {
             let member = cluster_state.membership.get(*node);
@@ -63,10 +62,8 @@ impl Operator {
         }
         check_new_member(&self.read().await?, &name, &address)?;
         let admit = Command::RegisterNode { node: None, name, address, store: None };
-        let node = match self.log.propose(admit).await {
-            Ok(Applied::Registered(node)) => node,
-            Ok(_) => return Err(ApiError::unexpected_reply()),
-            Err(why) => return Err(self.failed(why).await),
+        let Applied::Registered(node) = self.propose(admit).await? else {
+            return Err(ApiError::unexpected_reply());
         };
         let cluster_state = self.read().await?;
         let cluster = cluster_state.cluster.as_ref().ok_or_else(ApiError::stopped)?;
@@ -162,9 +159,7 @@ impl Operator {
                 member.incarnation.0, node.0
             ));
         }
-        if let Err(why) = self.log.propose(Command::RemoveNode { node }).await {
-            return Err(self.failed(why).await);
-        }
+        self.propose(Command::RemoveNode { node }).await?;
         done.push(format!("node {} is removed, and its ID is not reused", node.0));
         Ok(v1::OperationReply { message: done.join("; "), warning: String::new() })
     }
@@ -173,10 +168,7 @@ impl Operator {
     async fn evict_incarnation(&self, node: NodeId, member: &Member, for_good: bool) -> Answer<()> {
         let incarnation = member.incarnation;
         let author = self.author.clone();
-        let eviction = Command::ForceEvict { node, incarnation, author, for_good };
-        if let Err(why) = self.log.propose(eviction).await {
-            return Err(self.failed(why).await);
-        }
+        self.propose(Command::ForceEvict { node, incarnation, author, for_good }).await?;
         let most = Duration::from_nanos(member.terms.wait().0) + COMMIT_TIME;
         if self.until(most, |cluster_state| is_gone(cluster_state, node, incarnation)).await {
             return Ok(());
@@ -209,11 +201,10 @@ impl Operator {
                 for gate in gates {
                     for holder in &gate.holders {
                         holders += 1;
-                        let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
                         text.push_str(&format!(
                             "\n  {} slot {}: will be stopped: {}",
                             kgate_api::printable(&gate.name),
-                            slots.join(", "),
+                            listed(holder.slots.iter().copied()),
                             holder.process
                         ));
                     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use kgate_api::LeaseInstant;
 use kgate_api::v1::ErrorCode;
 use kgate_control::log::{Log, ProposeError};
-use kgate_control::state::{ClusterState, Rejected};
+use kgate_control::state::{Applied, ClusterState, Command, Rejected};
 use kgate_core::NodeId;
 
 use super::CoreHandle;
@@ -77,6 +77,14 @@ impl Operator {
         }
     }
 
+    /// Proposes a command to the log.
+    async fn propose(&self, command: Command) -> Answer<Applied> {
+        match self.log.propose(command).await {
+            Ok(applied) => Ok(applied),
+            Err(why) => Err(self.failed(why).await),
+        }
+    }
+
     /// The error of a failed proposal; without a quorum it names the voters that do not answer.
     async fn failed(&self, why: ProposeError) -> ApiError {
         match why {
@@ -99,7 +107,7 @@ impl Operator {
 
     async fn silent_voters(&self) -> Vec<NodeId> {
         // No gate has an empty name: only the list of nodes that answer is needed.
-        let Some(report) = self.core.query_status(Some(String::new())).await else {
+        let Ok(report) = self.core.query_status(Some(String::new())).await else {
             return Vec::new();
         };
         let answers = |node: &NodeId| report.seen.iter().any(|(who, _)| who.node == *node);
@@ -136,5 +144,9 @@ fn number(text: &str) -> Option<u32> {
 }
 
 fn numbers(nodes: &[NodeId]) -> String {
-    nodes.iter().map(|node| node.0.to_string()).collect::<Vec<_>>().join(", ")
+    listed(nodes.iter().map(|node| node.0))
+}
+
+fn listed(numbers: impl IntoIterator<Item = u32>) -> String {
+    numbers.into_iter().map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
 }

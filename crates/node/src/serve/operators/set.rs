@@ -12,7 +12,7 @@ use kgate_api::v1::ErrorCode;
 use kgate_api::{LeaseInstant, v1};
 use kgate_control::state::{Applied, ClusterState, Command, Gate};
 
-use super::{Answer, ApiError, CoreHandle, Identity, Operator, Privilege, author};
+use super::{Answer, ApiError, CoreHandle, Identity, Operator, Privilege, author, listed};
 use crate::core::{Call, CallReply, ClientView, GateView, StatusReport};
 use crate::serve::grpc::policy_of;
 
@@ -56,7 +56,7 @@ async fn set_alone(
 
 /// The holders of a node without a log that have to release slots at or above k.
 async fn draining_alone(core: &CoreHandle, gate: String, k: u32) -> Answer<Vec<String>> {
-    let report = core.query_status(Some(gate)).await.ok_or_else(ApiError::stopped)?;
+    let report = core.query_status(Some(gate)).await?;
     let holders = report
         .seen
         .iter()
@@ -96,10 +96,8 @@ impl Operator {
         let version = Some(gate.version);
         let set =
             Command::SetGate { name, k: Some(k), policy, version, author: self.author.clone() };
-        let version = match self.log.propose(set).await {
-            Ok(Applied::Gate { version, .. }) => version,
-            Ok(_) => return Err(ApiError::unexpected_reply()),
-            Err(why) => return Err(self.failed(why).await),
+        let Applied::Gate { version, .. } = self.propose(set).await? else {
+            return Err(ApiError::unexpected_reply());
         };
         let draining =
             until_drained(no_wait, timeout_ms, || self.draining(&gate, k, version)).await?;
@@ -109,8 +107,7 @@ impl Operator {
 
     /// What is still missing, one sentence per node or holder.
     async fn draining(&self, gate: &Gate, k: u32, version: u64) -> Answer<Vec<String>> {
-        let report =
-            self.core.query_status(Some(gate.name.clone())).await.ok_or_else(ApiError::stopped)?;
+        let report = self.core.query_status(Some(gate.name.clone())).await?;
         Ok(draining(&self.log.cluster_state(), &report, gate, k, version))
     }
 }
@@ -155,7 +152,7 @@ fn draining(
 fn holders_beyond(node: u32, view: &GateView, k: u32) -> impl Iterator<Item = String> {
     let beyond = move |holder: &&ClientView| holder.slots.iter().any(|slot| *slot >= k);
     view.holders.iter().filter(beyond).map(move |holder| {
-        let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
-        format!("node {node}: slot {} is held by {}", slots.join(", "), holder.process)
+        let slots = listed(holder.slots.iter().copied());
+        format!("node {node}: slot {slots} is held by {}", holder.process)
     })
 }

@@ -139,9 +139,7 @@ impl Log {
             Entry::Proposal(Proposal::Unsuspect { node, incarnation, at }) => {
                 self.unsuspect(node, incarnation, at)
             }
-            Entry::Proposal(Proposal::Evict { node, incarnation, at, voters_at, waited }) => {
-                self.evict(Eviction { node, incarnation, at, voters_at, waited })
-            }
+            Entry::Proposal(Proposal::Evict(eviction)) => self.evict(eviction),
         };
         Outcome { change, voters: None }
     }

@@ -336,7 +336,7 @@ impl Harness {
         self.log.propose(proposal);
         self.record_commits();
         // An operator changes the voters at that moment.
-        if matches!(proposal, Proposal::Evict { .. }) && self.rng.percent(30) {
+        if matches!(proposal, Proposal::Evict(_)) && self.rng.percent(30) {
             self.later(LEASE / 10, Event::ChangeVoters);
         }
     }

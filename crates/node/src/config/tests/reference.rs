@@ -10,10 +10,10 @@ use crate::serve::authorisation::Allow;
 use crate::serve::limits::Limits;
 
 const SOURCES: [&str; 4] = [
-    include_str!("../config.rs"),
-    include_str!("timing.rs"),
-    include_str!("../serve/authorisation.rs"),
-    include_str!("../serve/limits.rs"),
+    include_str!("../../config.rs"),
+    include_str!("../timing.rs"),
+    include_str!("../../serve/authorisation.rs"),
+    include_str!("../../serve/limits.rs"),
 ];
 
 /// A key of a table.

@@ -43,7 +43,7 @@ fn documented_configurations_start() {
         }
     }
     assert!(found > 0, "docs/guide/fleet.md has one");
-    let ours = include_str!("../config.rs").lines().filter_map(|line| line.strip_prefix("//!"));
+    let ours = include_str!("../../config.rs").lines().filter_map(|line| line.strip_prefix("//!"));
     let ours: String =
         ours.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
     let whole = configurations(&ours).next().expect("config.rs shows one");
