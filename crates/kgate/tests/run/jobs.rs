@@ -93,13 +93,19 @@ impl Drop for Shell {
     }
 }
 
-/// CMD is interrupted, and the shell gets its exit code.
+/// CMD is interrupted; the shell gets its exit code and drops the rest of the line, as after any
+/// command that dies by Ctrl-C.
 fn ctrl_c_reaches_the_command() {
     let mut shell = Shell::start();
-    shell.press("$KGATE run gate -- sh -c 'echo run''ning; exec sleep 1000'; echo code=$?\n");
+    shell.press(
+        "$KGATE run gate -- sh -c 'echo run''ning; exec sleep 1000'; echo rest of the li''ne\n",
+    );
     shell.expect("running");
     shell.press("\x03");
-    shell.expect("code=130");
+    shell.expect("ready> ");
+    shell.press("echo code=$?\n");
+    let shown = shell.expect("code=130");
+    assert!(!shown.contains("rest of the line"), "{shown}");
 }
 
 /// Ctrl-Z stops CMD and the front, not the guard; the shell shows its prompt; fg continues both;

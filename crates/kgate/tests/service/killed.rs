@@ -68,7 +68,7 @@ fn the_front_of_a_run() {
     );
     let members = family(run.guard());
     run.send(Signal::KILL);
-    assert_eq!(run.code(), None);
+    assert_eq!(run.code(), Some(137));
     // The lease lasts a minute, longer than these tests wait: the permit was released.
     next(&cluster.api[1], "gpu", &book, "next");
     expect_gone(&members);

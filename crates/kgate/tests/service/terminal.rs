@@ -111,7 +111,7 @@ fn the_screen_while_a_command_waits() {
     screen.keys("clear; fg");
     screen.until("the line again", |shown| shown.lines().last().is_some_and(waits));
     screen.press("C-c");
-    let shown = screen.until("the prompt", |shown| shown.ends_with("\nready>"));
+    let shown = screen.until("the prompt", |shown| shown.lines().last() == Some("ready>"));
     assert!(!waits(&shown), "{shown}");
     screen.keys("echo code=$?");
     screen.until("the code", |shown| shown.ends_with("code=130\nready>"));
@@ -134,7 +134,7 @@ fn keys_reach_the_job_of_the_shell() {
     let Some(screen) = Screen::open(&home, "100") else { return };
     let ends = |what: &str| {
         screen.press("C-c");
-        let shown = screen.until("the prompt", |shown| shown.ends_with("\nready>"));
+        let shown = screen.until("the prompt", |shown| shown.lines().last() == Some("ready>"));
         assert!(!shown.contains("next step"), "{what}: {shown}");
     };
     let script = format!("clear; bash -c '{KGATE} run gpu -k 1 sh -c \"echo in''side; sleep 100\"");
