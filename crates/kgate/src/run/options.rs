@@ -120,8 +120,8 @@ pub(crate) const ACQUIRE_HELP: &str = "\
 For scripts whose work is not one command. A background process holds the permit until `kgate \
 release TOKEN`, or until the calling process ends: a script that is killed leaves nothing behind. \
 In `token=$(kgate acquire ..)` that is the script; in `( .. ) &` it is the subshell. --for-pid \
-names another one. The script is not stopped if the permit is lost: prefer `kgate run`, or pass the \
-fence to the resource that the permit protects. The exit codes are those of `kgate run`.
+names another one. The script is not stopped if the permit is lost: prefer `kgate run`, or pass \
+the fence to the resource that the permit protects. The exit codes are those of `kgate run`.
 
 On one machine --ttl (1s to 365d) ends the permit when that time has passed without `kgate renew \
 TOKEN`; it outlives the script, and not a reboot.
