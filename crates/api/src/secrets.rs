@@ -23,12 +23,15 @@ macro_rules! debug_without_secrets {
 debug_without_secrets! {
     Hello { shown: [process, session_id, front_pid, control_group], secret: [secret] }
     Acquire {
-        shown: [request_id, gate, weight, k, no_wait, process, policy, ttl_ns],
+        shown: [
+            request_id, gate, weight, k, no_wait, process, policy, ttl_ns, names, k_expression,
+            reason, meta
+        ],
         secret: [secret]
     }
     PermitCommand { shown: [request_id, permit_id, release], secret: [secret] }
     Granted {
-        shown: [request_id, slots, fence, k, durable],
+        shown: [request_id, slots, fence, k, durable, slot_names],
         secret: [lock_files, reentry_key]
     }
     ReenterRequest { shown: [gate], secret: [reentry_key] }

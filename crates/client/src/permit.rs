@@ -14,6 +14,7 @@ use crate::{Error, LeaseInstant, Shared};
 pub(crate) struct Grant {
     pub(crate) request_id: u64,
     pub(crate) slots: Vec<u32>,
+    pub(crate) slot_names: Vec<String>,
     pub(crate) fence: Option<u128>,
     pub(crate) k: u32,
     pub(crate) lock_files: Vec<String>,
@@ -78,6 +79,11 @@ impl Permit {
     /// The slots of the permit, each below k; empty if the gate's protocol does not number slots.
     pub fn slots(&self) -> &[u32] {
         &self.grant.slots
+    }
+
+    /// The names of the slots; empty if the gate's slots have no names.
+    pub fn slot_names(&self) -> &[String] {
+        &self.grant.slot_names
     }
 
     /// The fence: greater than the fence of every earlier holder of any of these slots. None if

@@ -182,7 +182,7 @@ async fn acquire(request: &AcquireRequest, events: &EventSender) -> Result<Acqui
     let client =
         Client::connect_guarded(&address, process.clone(), guarded).await.map_err(refusal)?;
     let inherits = client.lease().length.is_none();
-    match (request.weight, request.k) {
+    match (request.weight, request.slots.k()) {
         (Weight::Slots(weight), _) | (Weight::All, Some(weight)) if inherits => {
             check_weight(weight, &request.gate)?;
         }
@@ -195,8 +195,9 @@ async fn acquire(request: &AcquireRequest, events: &EventSender) -> Result<Acqui
         Weight::Slots(weight) => gate.weight(weight),
         Weight::All => gate.exclusive(),
     };
-    if let Some(k) = request.k {
-        gate = gate.k(k);
+    gate = request.slots.apply(gate).reason(&request.note.reason);
+    for (key, value) in &request.note.meta {
+        gate = gate.meta(key, value);
     }
     let permit = match request.wait {
         Wait::No => gate.try_acquire().await.map_err(refusal)?,
@@ -314,6 +315,7 @@ fn granted(acquired: &Acquired) -> anyhow::Result<Granted> {
     Ok(Granted {
         variables: variables.into_iter().collect(),
         slots,
+        slot_names: permit.slot_names().to_vec(),
         fence: permit.fence().unwrap_or(0),
         k: permit.k(),
         node: permit.node().to_string(),

@@ -386,7 +386,7 @@ impl Shell {
                 Action::ForgetTree(tree) => drop(self.trees.remove(&tree)),
                 Action::Opened(gate) => {
                     if let Some(lending) = &self.lending {
-                        lending.note(&gate.name, gate.k);
+                        lending.note(&gate.name, &gate.slots());
                     }
                 }
                 Action::Changed => self.changes.send_modify(|version| *version += 1),

@@ -6,7 +6,7 @@ use std::fmt;
 use kgate_core::{Fence, Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
-use super::Change;
+use super::{Change, KSource, Slots};
 use crate::membership::{LeaseTerms, Membership, StoreId};
 use crate::voters::Voters;
 
@@ -115,6 +115,8 @@ pub struct Gate {
     pub name: String,
     /// The number of slots.
     pub k: u32,
+    /// What k comes from.
+    pub source: KSource,
     /// The protocol that grants its slots.
     pub protocol: String,
     /// The number of queues that its slots are split into.
@@ -129,6 +131,13 @@ pub struct Gate {
     pub created: u64,
     /// The entry that changed it last: part of its view ([`ClusterState::view_of`]).
     pub version: u64,
+}
+
+impl Gate {
+    /// Its slots.
+    pub fn slots(&self) -> Slots {
+        Slots { k: self.k, source: self.source.clone() }
+    }
 }
 
 /// A permit that outlives its node: the log holds it.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::cluster_state::{
     Cluster, ClusterId, DirectoryEntry, DurablePermit, Gate, GateId, PermitId, Policy, SecretHash,
 };
+use super::slots::{KSource, Slots};
 use crate::lease::Proposal;
 use crate::membership::{Eviction, LeaseTerms, MembershipChange, StoreId};
 use crate::voters::Voters;
@@ -101,12 +102,13 @@ pub enum Command {
     },
     /// An incarnation is evicted, if rule E4 allows it.
     Evict(Eviction),
-    /// Creates a gate. The first one to do so wins; another k is a conflict.
+    /// Creates a gate. The first one to do so wins; slots that it does not satisfy
+    /// ([`Slots::satisfies`]) are a conflict.
     CreateGate {
         /// The name of the gate.
         name: String,
-        /// The number of slots.
-        k: u32,
+        /// Its slots.
+        slots: Slots,
         /// The protocol that grants its slots.
         protocol: String,
         /// The number of queues that its slots are split into, fixed until the gate is deleted.
@@ -124,6 +126,9 @@ pub enum Command {
         name: String,
         /// The new number of slots, if it changes.
         k: Option<u32>,
+        /// What k comes from, if that changes. With a new k alone, an expression is dropped, and
+        /// names stay.
+        source: Option<KSource>,
         /// The new policy, if it changes.
         policy: Option<Policy>,
         /// The version that is to be changed: rejected if the gate has another one by now. None
@@ -285,7 +290,7 @@ pub enum Change {
     DirectoryRemoved(NodeId),
     /// A gate was created.
     GateCreated(Gate),
-    /// The k or the policy of a gate changed. Its version is the entry that did it.
+    /// The slots or the policy of a gate changed. Its version is the entry that did it.
     GateChanged(Gate),
     /// A gate was deleted, by the entry of this index.
     GateDeleted(GateId, u64),

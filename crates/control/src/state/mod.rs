@@ -22,6 +22,7 @@ mod gates;
 mod members;
 mod permits;
 mod rejected;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ pub use cluster_state::{
 };
 pub use command::{Applied, Change, Command, FreeReason};
 pub use rejected::{Invalid, InvalidVoters, Limit, Outdated, Rejected, TextField};
+pub use slots::{BadSlots, KSource, Slots};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +55,12 @@ pub mod bounds {
     pub const GATES: usize = 4096;
     /// The most slots of a gate.
     pub const SLOTS: u32 = 1 << 16;
+    /// The most bytes of the name of a slot, and of an expression for k.
+    pub const SLOT_NAME: usize = 64;
+    /// The most named slots of a gate.
+    pub const NAMES: usize = 1024;
+    /// The most named slots of all gates. Their names fit into one message between nodes.
+    pub const NAMES_IN_ALL: usize = 8192;
     /// The most durable permits at once.
     pub const PERMITS: usize = 16_384;
     /// The most slots of one durable permit.
@@ -150,12 +158,13 @@ impl State {
                 self.unsuspect(index, node, incarnation, at)
             }
             Command::Evict(eviction) => self.evict(index, eviction),
-            Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author } => {
+            Command::CreateGate { name, slots, protocol, lanes, policy, weight_max, author } => {
                 let (id, created, version) = (GateId(0), index, index);
                 self.create_gate(Gate {
                     id,
                     name,
-                    k,
+                    k: slots.k,
+                    source: slots.source,
                     protocol,
                     lanes,
                     policy,
@@ -165,8 +174,8 @@ impl State {
                     version,
                 })
             }
-            Command::SetGate { name, k, policy, version, author } => {
-                self.set_gate(index, &name, GateChange { k, policy, version, author })
+            Command::SetGate { name, k, source, policy, version, author } => {
+                self.set_gate(index, &name, GateChange { k, source, policy, version, author })
             }
             Command::DeleteGate { name, version } => self.delete_gate(index, &name, version),
             Command::HoldPermit { gate, slots, fence, by, holder, secret, ttl } => {

@@ -10,8 +10,8 @@ use std::fmt;
 use kgate_core::{Incarnation, NodeId};
 use serde::{Deserialize, Serialize};
 
-use super::bounds;
 use super::cluster_state::{GateId, PermitId};
+use super::{BadSlots, Slots, bounds};
 use crate::membership::EvictionError;
 use crate::voters::{NodeList, VOTERS_MAX};
 
@@ -159,20 +159,22 @@ pub enum Rejected {
     #[error(transparent)]
     Voters(InvalidVoters),
 
-    /// The gate exists with another k.
+    /// The gate exists with other slots.
     #[error(
-        "gate {gate} has k = {k}, set by {author}; {wanted_by} asks for k = {wanted}: leave out \
-         -k, or change it: `kgate set {gate} -k {wanted}`"
+        "gate {gate} has {slots}, set by {author}; {wanted_by} asks for {wanted}: leave out {}, \
+         or change it: `kgate set {gate} {}`",
+        .wanted.flag(),
+        .slots.change_to(.wanted)
     )]
     Conflict {
         /// Which gate.
         gate: String,
-        /// Its k.
-        k: u32,
-        /// Who set it.
+        /// Its slots.
+        slots: Box<Slots>,
+        /// Who set them.
         author: String,
-        /// The k that was proposed.
-        wanted: u32,
+        /// The slots that were proposed.
+        wanted: Box<Slots>,
         /// Who proposed it.
         wanted_by: String,
     },
@@ -269,6 +271,9 @@ pub enum Invalid {
     /// k is above the bound.
     #[error("k = {0} is too many slots for one gate: at most {most}", most = bounds::SLOTS)]
     K(u32),
+    /// The names of slots, or the expression, are not valid.
+    #[error(transparent)]
+    Slots(BadSlots),
     /// A gate cannot be created without slots.
     #[error("a gate is created with k of at least 1: k = 0 closes a gate that exists")]
     ZeroK,
@@ -352,6 +357,13 @@ pub enum Limit {
     /// There are too many gates.
     #[error("there are {} gates already: delete one first", bounds::GATES)]
     Gates,
+    /// Too many slots have names.
+    #[error(
+        "the gates would have more than {} named slots in all: drop names that are not needed with \
+         `kgate set NAME --no-names`",
+        bounds::NAMES_IN_ALL
+    )]
+    Names,
     /// The log holds too many permits.
     #[error("the log holds {} permits already: release or evict one first", bounds::PERMITS)]
     Permits,

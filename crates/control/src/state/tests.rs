@@ -1,5 +1,7 @@
 //! One test per rule, then random sequences of commands against the invariants of the state.
 
+mod slots;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{Fence, Incarnation, NodeId, Span};
@@ -68,7 +70,7 @@ fn evict(node: u32, incarnation: u32, at: u64, voters_at: u64, waited: Span) -> 
 fn create(name: &str, k: u32, author: &str) -> Command {
     Command::CreateGate {
         name: name.to_owned(),
-        k,
+        slots: k.into(),
         protocol: "slots".to_owned(),
         lanes: 1,
         policy: Policy::Hold,
@@ -81,6 +83,7 @@ fn set(name: &str, k: u32) -> Command {
     Command::SetGate {
         name: name.to_owned(),
         k: Some(k),
+        source: None,
         policy: None,
         version: None,
         author: "op".to_owned(),
@@ -438,6 +441,7 @@ fn check_invariants(state: &ClusterState, index: u64, stores: &mut BTreeMap<Node
     assert!(state.permits.values().all(|permit| state.gates.contains_key(&permit.gate)));
     let versions = |gate: &Gate| gate.created <= gate.version && gate.version <= index;
     assert!(state.gates.values().all(versions));
+    assert!(state.gates.values().all(|gate| gate.slots().check().is_ok()));
     assert!(state.view <= index && state.applied == index);
 }
 
@@ -591,6 +595,7 @@ fn a_change_of_k_is_compare_and_set() {
     let set = |k, author: &str| Command::SetGate {
         name: "gpu".to_owned(),
         k: Some(k),
+        source: None,
         policy: None,
         version: Some(version),
         author: author.to_owned(),

@@ -24,10 +24,11 @@ use kgate_client::local::create_user_folder;
 use rustix::process::{Pid, getppid};
 use serde::{Deserialize, Serialize};
 
-use super::{caller, exit};
 use super::holder::{self, BoundProcess, Instructions};
 use super::keeper::{UseCgroup, Wait, Weight};
 use super::options::{AcquireArgs, ForPid, ReleaseArgs, UsageError};
+use super::wanted::note_options;
+use super::{caller, exit};
 
 /// Number of words of the holder's CMD that `kgate status` does not show: `/proc/self/exe hold`.
 pub(crate) const HIDDEN_WORDS: usize = 2;
@@ -45,6 +46,8 @@ pub(super) struct Held {
     token: String,
     gate: String,
     slots: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    slot_names: Vec<String>,
     k: u32,
     fence: String,
     node: String,
@@ -58,10 +61,13 @@ impl Held {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let slots =
             variable("KGATE_SLOTS").split(',').filter_map(|slot| slot.parse().ok()).collect();
+        let names = variable("KGATE_SLOT_NAMES");
+        let slot_names =
+            names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let k = variable("KGATE_K").parse().unwrap_or(0);
         let (gate, fence, node) =
             (variable("KGATE_GATE"), variable("KGATE_FENCE"), variable("KGATE_NODE"));
-        Self { token, gate, slots, k, fence, node, ttl_ms }
+        Self { token, gate, slots, slot_names, k, fence, node, ttl_ms }
     }
 }
 
@@ -92,9 +98,8 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode
         run.arg("--node").arg(node);
     }
     run.args(request.credentials.flags());
-    if let Some(k) = request.k {
-        run.arg("-k").arg(k.to_string());
-    }
+    run.args(request.slots.options());
+    run.args(note_options(&request.note));
     match request.wait {
         Wait::ForEver => {}
         Wait::AtMost(span) => drop(run.arg("-w").arg(format!("{}ms", span.as_millis().max(1)))),

@@ -15,12 +15,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use kgate_node::core::Note;
 use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
 use super::lease_clock::LeaseInstant;
 use super::margins::Margins;
 use super::waiting::WaitReport;
+use super::wanted::WantedSlots;
 use crate::credentials::CredentialArgs;
 
 /// Requests, holds and releases a permit at a node.
@@ -50,8 +52,10 @@ pub(crate) struct AcquireRequest {
     pub(crate) credentials: CredentialArgs,
     /// The command, shown by `kgate status`.
     pub(crate) command: String,
-    /// The k that the gate must have; a new gate gets it.
-    pub(crate) k: Option<u32>,
+    /// The slots that the gate must have; a new gate gets them.
+    pub(crate) slots: WantedSlots,
+    /// What the request says of itself.
+    pub(crate) note: Note,
     pub(crate) weight: Weight,
     pub(crate) wait: Wait,
     /// Whether the command gets a control group of its own.
@@ -99,6 +103,8 @@ pub(crate) enum Wait {
 pub(crate) struct Granted {
     /// In ascending order, at least one.
     pub(crate) slots: Vec<u32>,
+    /// Their names; empty if they have none.
+    pub(crate) slot_names: Vec<String>,
     pub(crate) fence: u128,
     pub(crate) k: u32,
     pub(crate) node: String,

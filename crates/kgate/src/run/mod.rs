@@ -33,6 +33,7 @@ mod stage;
 mod sweep;
 mod terminal;
 pub(crate) mod waiting;
+pub(crate) mod wanted;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;

@@ -9,13 +9,15 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueHint};
+use kgate_node::core::BadNote;
 
 use super::exit;
 use super::keeper::{AcquireRequest, UseCgroup, Wait, Weight};
+use super::wanted::{NoteArgs, SlotsArgs};
 use crate::credentials::CredentialArgs;
 use crate::node_arg::NodeArg;
 
-/// Maximum of k.
+/// Maximum of the weight of a request.
 const MOST: i64 = kgate_node::core::Definition::MOST as i64;
 
 /// Shown below `kgate run --help`.
@@ -36,7 +38,8 @@ the ancestor's permit instead, if the node confirms that it is held and that thi
 from its holder. CMD then takes the place of kgate, and the ancestor's kgate run stops it when the \
 permit ends. --nested wait takes another permit, --nested fail exits with 120.
 
-Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), KGATE_K, \
+Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), \
+KGATE_SLOT_NAME and KGATE_SLOT_NAMES (with --names), KGATE_K, \
 KGATE_FENCE (32 hexadecimal digits, increases with every holder of a slot), KGATE_NODE, \
 KGATE_DEADLINE_FD, KGATE_PERMITS (for nested requests).
 
@@ -58,6 +61,10 @@ Examples:
   Up to eight readers, or one writer:
     kgate run db -k 8 --shared report.sh
     kgate run db -k 8 --exclusive migrate.sh
+  A GPU by its name, and why it is wanted:
+    kgate run gpu --names cuda:0,cuda:1 --reason 'nightly training' -c './train.sh $KGATE_SLOT_NAME'
+  As many at a time as the node has processors:
+    kgate run tests -k cores ./test.sh
   A node on another machine:
     kgate run builds -k 3 --node https://10.0.0.1:7400 --ca ca.pem --cert client-ci.pem --key \
     client-ci.key make";
@@ -120,8 +127,8 @@ pub(crate) const ACQUIRE_HELP: &str = "\
 For scripts whose work is not one command. A background process holds the permit until `kgate \
 release TOKEN`, or until the calling process ends: a script that is killed leaves nothing behind. \
 In `token=$(kgate acquire ..)` that is the script; in `( .. ) &` it is the subshell. --for-pid \
-names another one. The script is not stopped if the permit is lost: prefer `kgate run`, or pass the \
-fence to the resource that the permit protects. The exit codes are those of `kgate run`.
+names another one. The script is not stopped if the permit is lost: prefer `kgate run`, or pass \
+the fence to the resource that the permit protects. The exit codes are those of `kgate run`.
 
 On one machine --ttl (1s to 365d) ends the permit when that time has passed without `kgate renew \
 TOKEN`; it outlives the script, and not a reboot.
@@ -244,12 +251,8 @@ pub(crate) struct RequestArgs {
     /// The gate
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Number of slots of the gate: a new gate is created with it, an existing one must have it
-    #[arg(
-        short = 'k', value_name = "K", value_parser = clap::value_parser!(u32).range(1..=MOST),
-        env = "KGATE_OPT_K"
-    )]
-    pub(crate) k: Option<u32>,
+    #[command(flatten)]
+    pub(crate) slots: SlotsArgs,
     /// Weight of the request: the number of slots to take, all or none
     #[arg(
         short = 'p', long, value_name = "PERMITS", default_value_t = 1,
@@ -282,6 +285,8 @@ pub(crate) struct RequestArgs {
         env = "KGATE_OPT_CONFLICT_EXIT_CODE"
     )]
     pub(crate) conflict_exit_code: u8,
+    #[command(flatten)]
+    pub(crate) note: NoteArgs,
     #[command(flatten)]
     pub(crate) node: NodeArg,
     #[command(flatten)]
@@ -322,8 +327,8 @@ impl RequestArgs {
         if self.name.is_empty() || self.name.contains('\0') {
             return Err(UsageError::GateName);
         }
-        let weight = self.weight(on_command_line)?;
-        if let (Weight::Slots(weight), Some(k)) = (weight, self.k)
+        let (weight, slots) = (self.weight(on_command_line)?, self.slots.wanted()?);
+        if let (Weight::Slots(weight), Some(k)) = (weight, slots.k())
             && weight > k
         {
             return Err(UsageError::WeightExceedsK { weight, k });
@@ -335,7 +340,8 @@ impl RequestArgs {
             node,
             credentials,
             command: String::new(),
-            k: self.k,
+            slots,
+            note: self.note.note()?,
             weight,
             wait,
             cgroup: self.cgroup,
@@ -382,6 +388,15 @@ pub(crate) enum UsageError {
     GateName,
     #[error("-p {weight} is greater than -k {k}: the request could never be granted")]
     WeightExceedsK { weight: u32, k: u32 },
+    #[error(
+        "--names has {0} names, and -k is another number or an expression: leave out -k \
+         (KGATE_OPT_K and KGATE_OPT_NAMES count too)"
+    )]
+    NamesAndK(usize),
+    #[error("--meta {0} is given twice: give each key once")]
+    MetaTwice(String),
+    #[error(transparent)]
+    Note(#[from] BadNote),
     #[error("a time to live is between one second and one year")]
     Ttl,
     #[error("--for-pid {0}: there is no such process")]

@@ -5,7 +5,8 @@
 //! simulator drives a whole cluster, and the shell drives it with real sockets.
 //!
 //! - `input.rs`, `action.rs`: what happens to a node, and what it wants done;
-//! - `messages.rs`: messages of clients; `peer_message.rs`: messages between nodes;
+//! - `messages.rs`: messages of clients; `note.rs`: what they say of their requests;
+//!   `peer_message.rs`: messages between nodes;
 //! - `gate.rs`: a protocol with its local queue and holders; `catalogue.rs`: the gates of a cluster
 //!   without a log; `definition.rs`: what a gate is;
 //! - `sessions.rs`, `secret.rs`: sessions of clients; `clients.rs`: the path of their requests;
@@ -30,6 +31,7 @@ mod gate;
 mod guarded;
 mod input;
 mod messages;
+mod note;
 mod peer_message;
 mod peers;
 mod process_bound;
@@ -56,6 +58,7 @@ pub use messages::{
     AcquireRequest, ClientMessage, DurableGrant, DurableOptions, ErrorCode, PermitCommand, Refusal,
     ServerMessage,
 };
+pub use note::{BadNote, Note};
 pub use peer_message::{GateId, PeerMessage};
 pub use peers::PeerError;
 pub use process_bound::RestoredGate;
@@ -235,6 +238,7 @@ impl Core {
                 id: CATALOGUE,
                 name: "kgate/catalogue".into(),
                 k: 1,
+                source: Default::default(),
                 protocol: "slots".into(),
                 lanes: 1,
                 policy: Policy::Lease,

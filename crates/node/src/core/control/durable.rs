@@ -151,6 +151,7 @@ impl Core {
             slots: permit.slots.clone(),
             fence: Some(permit.fence),
             k: gate.map_or(0, |gate| gate.k),
+            slot_names: gate.map(|gate| gate.source.names_of(&permit.slots)).unwrap_or_default(),
             durable: Some(DurableGrant { permit: id, ttl: permit.ttl }),
             lock_files: Vec::new(),
             reentry_key: None,

@@ -163,6 +163,7 @@ fn k_is_what_the_log_says() {
     simulation.propose(Command::SetGate {
         name: "gpu".into(),
         k: Some(5),
+        source: None,
         policy: None,
         version: None,
         author: "an operator".into(),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use kgate_control::state::Slots;
 use kgate_core::{NodeId, Span, Time};
 
 use super::super::*;
@@ -139,9 +140,10 @@ impl Fleet {
                 request: AcquireRequest {
                     gate,
                     weight: 1,
-                    k,
+                    k: k.map(Slots::from),
                     wait: true,
                     process: None,
+                    note: Default::default(),
                     durable: DurableOptions::default(),
                 },
             },
@@ -179,7 +181,7 @@ impl Fleet {
 
     pub(super) fn restore(&mut self, node: u32, gate: &str, k: u32, in_use: &[u32]) {
         let (name, in_use) = (gate.to_owned(), in_use.to_vec());
-        self.restore_gate(node, RestoredGate { name, k, in_use, set_by: None });
+        self.restore_gate(node, RestoredGate { name, slots: k.into(), in_use, set_by: None });
     }
 
     pub(super) fn restore_gate(&mut self, node: u32, gate: RestoredGate) {
@@ -192,7 +194,10 @@ impl Fleet {
     /// An operator changes k. What must be remembered is.
     pub(super) fn set(&mut self, node: u32, gate: &str, k: u32) -> Result<CallReply, Refusal> {
         let (name, author) = (gate.to_owned(), "an operator".to_owned());
-        self.call(node, Call::SetGate { name, k: Some(k), policy: None, author })
+        self.call(
+            node,
+            Call::SetGate { name, k: Some(k), source: None, no_names: false, policy: None, author },
+        )
     }
 
     /// An operator evicts a holder, by way of that node.

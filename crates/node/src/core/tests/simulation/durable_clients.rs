@@ -165,6 +165,7 @@ impl Simulation {
                 k: None,
                 wait: true,
                 process: None,
+                note: Default::default(),
                 durable: keep,
             },
         };

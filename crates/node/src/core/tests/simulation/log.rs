@@ -46,7 +46,7 @@ impl TotalOrder {
         log.append(Command::Bootstrap { cluster, name, nodes, terms }).expect("founded");
         let gate = Command::CreateGate {
             name: "gpu".into(),
-            k,
+            slots: k.into(),
             protocol: "slots".into(),
             lanes: 1,
             policy: Default::default(),
