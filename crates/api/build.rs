@@ -9,6 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ".kgate.v1.Welcome",
         ".kgate.v1.Acquire",
         ".kgate.v1.PermitCommand",
+        ".kgate.v1.MarkOnce",
         ".kgate.v1.Granted",
         ".kgate.v1.ReenterRequest",
     ];

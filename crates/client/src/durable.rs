@@ -267,7 +267,7 @@ impl DurableGate {
     }
 }
 
-/// A request about a durable permit, which the session sends until it is answered, on each
+/// A request about a durable permit or a key, which the session sends until it is answered, on each
 /// connection once.
 #[derive(Debug)]
 pub(crate) struct DurableCall {
@@ -331,7 +331,7 @@ impl Shared {
         self.call_durable(command).await
     }
 
-    async fn call_durable(
+    pub(crate) async fn call_durable(
         &self,
         request: impl FnOnce(u64) -> ClientMessage,
     ) -> Result<ServerMessage, Error> {
@@ -342,7 +342,7 @@ impl Shared {
     }
 }
 
-fn random_secret() -> Result<Vec<u8>, Error> {
+pub(crate) fn random_secret() -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; 16];
     let no_random =
         |error| Error::new(ErrorKind::Credentials, format!("cannot read random bytes: {error}"));
@@ -355,7 +355,7 @@ fn number_of(bytes: &[u8]) -> Option<u128> {
     bytes.try_into().ok().map(u128::from_be_bytes)
 }
 
-fn nanoseconds(span: Duration) -> u64 {
+pub(crate) fn nanoseconds(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 

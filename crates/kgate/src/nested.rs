@@ -76,6 +76,11 @@ pub(crate) fn run(
     let nested = if args.detached { Nested::Wait } else { *nested };
     let name = &args.acquire.name;
     match nested {
+        // A key is used under a permit of the process itself.
+        Nested::Reuse if args.once.is_some() => Err(Failure::Usage(format!(
+            "this process runs inside of gate `{name}` already, and --once needs a permit of its \
+             own: use another gate, or pass --nested wait"
+        ))),
         Nested::Reuse => {
             let is_innermost = all.last() == Some(*permit);
             reuse(args, request, permit, reentry, is_innermost, guard).map(Some)

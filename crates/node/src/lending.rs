@@ -73,6 +73,7 @@ impl Lending {
             ClientMessage::Hello { .. }
             | ClientMessage::Acquire { .. }
             | ClientMessage::Permit { .. }
+            | ClientMessage::MarkOnce { .. }
             | ClientMessage::Withdraw { .. }
             | ClientMessage::Renew { .. } => return Some(message),
         };

@@ -359,6 +359,10 @@ impl Shell {
                 }
                 Action::Store(gate, bytes) => self.store.put(gate, &bytes)?,
                 Action::StoreGateSetting(setting) => self.store.put_gate_setting(&setting)?,
+                Action::MarkOnce(client, number, mark) => {
+                    let marked = self.store.mark_once(&mark)?;
+                    next.push(Input::Marked(client, number, marked));
+                }
                 Action::Answer(number, reply) => {
                     if let Some(answer) = self.calls.remove(&number) {
                         let _ = answer.send(reply);

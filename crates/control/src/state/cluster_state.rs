@@ -6,7 +6,7 @@ use std::fmt;
 use kgate_core::{Fence, Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
-use super::{Change, KSource, Slots};
+use super::{Change, KSource, OnceMark, Slots};
 use crate::membership::{LeaseTerms, Membership, StoreId};
 use crate::voters::Voters;
 
@@ -182,6 +182,8 @@ pub struct ClusterState {
     pub gates: BTreeMap<GateId, Gate>,
     /// The durable permits.
     pub permits: BTreeMap<PermitId, DurablePermit>,
+    /// The keys of each gate that are used.
+    pub once: BTreeMap<GateId, BTreeMap<String, OnceMark>>,
 }
 
 impl ClusterState {
@@ -202,6 +204,7 @@ impl ClusterState {
         self.members_since(older, &mut changes);
         self.gates_since(older, &mut changes);
         self.permits_since(older, &mut changes);
+        self.once_since(older, &mut changes);
         if self.voters != older.voters {
             changes.push(Change::Voters(self.voters.clone()));
         }
@@ -225,6 +228,7 @@ impl ClusterState {
             }
             Change::GateDeleted(id, _) => {
                 self.gates.remove(id);
+                self.once.remove(id);
             }
             Change::PermitHeld(id, permit) => {
                 self.permits.insert(*id, permit.clone());
@@ -237,6 +241,10 @@ impl ClusterState {
             Change::PermitFreed(id, ..) => {
                 self.permits.remove(id);
             }
+            Change::OnceMarked(gate, key, mark) => {
+                self.once.entry(*gate).or_default().insert(key.clone(), mark.clone());
+            }
+            Change::OnceExpired(gate, key) => self.forget_once(*gate, key),
             Change::Voters(voters) => self.voters = voters.clone(),
         }
     }

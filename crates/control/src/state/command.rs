@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::cluster_state::{
     Cluster, ClusterId, DirectoryEntry, DurablePermit, Gate, GateId, PermitId, Policy, SecretHash,
 };
+use super::once::OnceMark;
 use super::slots::{KSource, Slots};
 use crate::lease::Proposal;
 use crate::membership::{Eviction, LeaseTerms, MembershipChange, StoreId};
@@ -188,6 +189,28 @@ pub enum Command {
         /// How often it had been renewed.
         renewals: u64,
     },
+    /// A client uses a key of a gate. Rejected if the key is used by another one.
+    MarkOnce {
+        /// The gate.
+        gate: GateId,
+        /// The key.
+        key: String,
+        /// The hash of a random number of the client: the same when it proposes again.
+        token: SecretHash,
+        /// The client, for people.
+        by: String,
+        /// How long the key is used.
+        ttl: Span,
+    },
+    /// The time to live of a key is over: a node has counted it since it learned of the mark.
+    ExpireOnce {
+        /// The gate.
+        gate: GateId,
+        /// The key.
+        key: String,
+        /// The entry that marked it.
+        at: u64,
+    },
     /// An operator evicts a durable permit.
     EvictPermit {
         /// Which permit.
@@ -206,7 +229,9 @@ impl Command {
             | Self::HoldPermit { .. }
             | Self::ReleasePermit { .. }
             | Self::RenewPermit { .. }
-            | Self::ExpirePermit { .. } => true,
+            | Self::ExpirePermit { .. }
+            | Self::MarkOnce { .. }
+            | Self::ExpireOnce { .. } => true,
             Self::Bootstrap { .. }
             | Self::RegisterNode { .. }
             | Self::Add { .. }
@@ -270,6 +295,10 @@ pub enum Applied {
     Renewed(u64),
     /// The slots of the durable permit are free.
     Freed,
+    /// The key is used by this client, and by nobody else.
+    Marked,
+    /// The key is not used any more.
+    OnceExpired,
 }
 
 /// What is different after an entry was applied. The node follows these.
@@ -300,6 +329,10 @@ pub enum Change {
     PermitRenewed(PermitId, u64),
     /// A durable permit is not held any more.
     PermitFreed(PermitId, DurablePermit, FreeReason),
+    /// A key of a gate is used.
+    OnceMarked(GateId, String, OnceMark),
+    /// A key of a gate is not used any more.
+    OnceExpired(GateId, String),
     /// The voters, as applied.
     Voters(Voters),
 }

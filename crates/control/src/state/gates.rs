@@ -83,6 +83,7 @@ impl State {
             return Err(Rejected::GateHasPermits(gate));
         }
         self.cluster_state.gates.remove(&id);
+        self.cluster_state.once.remove(&id);
         self.fences.retain(|(gate, _), _| *gate != id);
         Ok((Applied::Deleted, vec![Change::GateDeleted(id, index)]))
     }

@@ -222,6 +222,23 @@ pub enum Rejected {
     #[error("gate {0} has durable permits: they must be released or evicted first")]
     GateHasPermits(String),
 
+    /// The key was marked before, by somebody else.
+    #[error("key `{key}` of gate {gate} was used by {by}: it is used at most once")]
+    OnceUsed {
+        /// Which gate.
+        gate: String,
+        /// The start of the key.
+        key: String,
+        /// Who marked it.
+        by: String,
+    },
+    /// The key is not marked by that entry, or not any more.
+    #[error("key `{key}` is not used any more, or again")]
+    OnceExpired {
+        /// The start of the key.
+        key: String,
+    },
+
     /// The permit is not held, or not any more.
     #[error("{0} is not held any more: it was released, has expired or was evicted")]
     PermitNotHeld(PermitId),
@@ -333,6 +350,8 @@ pub enum TextField {
     Holder,
     /// The name of a protocol.
     Protocol,
+    /// A key that is used once.
+    OnceKey,
 }
 
 impl fmt::Display for TextField {
@@ -344,6 +363,7 @@ impl fmt::Display for TextField {
             TextField::Author => "an author",
             TextField::Holder => "a holder",
             TextField::Protocol => "the name of a protocol",
+            TextField::OnceKey => "a key of --once",
         })
     }
 }
@@ -364,6 +384,14 @@ pub enum Limit {
         bounds::NAMES_IN_ALL
     )]
     Names,
+    /// Too many keys are used.
+    #[error(
+        "{} keys of --once are used at this gate, or {} at all gates, the maximum: wait until some \
+         expire, and give a shorter --once-ttl",
+        bounds::ONCE_KEYS,
+        bounds::ONCE_KEYS_IN_ALL
+    )]
+    OnceKeys,
     /// The log holds too many permits.
     #[error("the log holds {} permits already: release or evict one first", bounds::PERMITS)]
     Permits,

@@ -17,7 +17,6 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
 
 use clap::ArgMatches;
 use kgate_client::local::create_user_folder;
@@ -26,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::holder::{self, BoundProcess, Instructions};
 use super::keeper::{UseCgroup, Wait, Weight};
-use super::options::{AcquireArgs, ForPid, ReleaseArgs, UsageError};
+use super::options::{AcquireArgs, ForPid, LONGEST_TTL, ReleaseArgs, SHORTEST_TTL, UsageError};
 use super::wanted::note_options;
 use super::{caller, exit};
 
@@ -35,10 +34,6 @@ pub(crate) const HIDDEN_WORDS: usize = 2;
 
 /// Length of a token.
 const TOKEN_DIGITS: u64 = 32;
-
-/// The shortest and the longest time to live, as in a cluster.
-const SHORTEST_TTL: Duration = Duration::from_secs(1);
-const LONGEST_TTL: Duration = Duration::from_secs(366 * 86_400);
 
 /// The output of `acquire`.
 #[derive(Debug, Serialize, Deserialize)]

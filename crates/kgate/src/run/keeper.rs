@@ -56,6 +56,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) slots: WantedSlots,
     /// What the request says of itself.
     pub(crate) note: Note,
+    /// The key that the command uses, after the grant and before it starts.
+    pub(crate) once: Option<Once>,
     pub(crate) weight: Weight,
     pub(crate) wait: Wait,
     /// Whether the command gets a control group of its own.
@@ -67,6 +69,13 @@ pub(crate) struct AcquireRequest {
     pub(crate) grace: Option<Duration>,
     /// Whether [`KeeperEvent::Waiting`] is shown to somebody.
     pub(crate) reports_wait: bool,
+}
+
+/// A key that is used at most once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Once {
+    pub(crate) key: String,
+    pub(crate) ttl: Duration,
 }
 
 /// How many slots to take.
@@ -151,6 +160,8 @@ pub(crate) enum RefusalKind {
     Conflict,
     /// The request is invalid.
     Usage,
+    /// The key of `--once` is used: there is nothing to do.
+    Done,
     /// The keeper failed.
     Internal,
 }

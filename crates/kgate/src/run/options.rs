@@ -12,11 +12,16 @@ use clap::{ArgMatches, Args, ValueHint};
 use kgate_node::core::BadNote;
 
 use super::exit;
-use super::keeper::{AcquireRequest, UseCgroup, Wait, Weight};
+use super::keeper::{AcquireRequest, Once, UseCgroup, Wait, Weight};
 use super::wanted::{NoteArgs, SlotsArgs};
 use crate::credentials::CredentialArgs;
 use crate::node_arg::NodeArg;
 
+/// The most bytes of a key of `--once`.
+const ONCE_KEY: usize = kgate_control::state::bounds::TEXT;
+/// The shortest and the longest time to live, as in a cluster.
+pub(super) const SHORTEST_TTL: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_TTL: Duration = Duration::from_secs(366 * 86_400);
 /// Maximum of the weight of a request.
 const MOST: i64 = kgate_node::core::Definition::MOST as i64;
 
@@ -37,6 +42,11 @@ A request whose ancestor holds the same gate by kgate run would wait for itself:
 the ancestor's permit instead, if the node confirms that it is held and that this process descends \
 from its holder. CMD then takes the place of kgate, and the ancestor's kgate run stops it when the \
 permit ends. --nested wait takes another permit, --nested fail exits with 120.
+
+With --once KEY CMD runs at most once per key. A request waits for the gate as any other, so one \
+that comes while CMD runs sees its end first at a gate with one slot. Then the key is used, and \
+kgate exits with 0. The key is used before CMD starts: if CMD fails, or the machine does, nothing \
+runs CMD again before --once-ttl has passed.
 
 Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), \
 KGATE_SLOT_NAME and KGATE_SLOT_NAMES (with --names), KGATE_K, \
@@ -65,6 +75,8 @@ Examples:
     kgate run gpu --names cuda:0,cuda:1 --reason 'nightly training' -c './train.sh $KGATE_SLOT_NAME'
   As many at a time as the node has processors:
     kgate run tests -k cores ./test.sh
+  Once a night, whichever machine comes first:
+    kgate run nightly -k 1 --once $(date +%F) nightly.sh
   A node on another machine:
     kgate run builds -k 3 --node https://10.0.0.1:7400 --ca ca.pem --cert client-ci.pem --key \
     client-ci.key make";
@@ -84,6 +96,15 @@ pub(crate) struct RunArgs {
     /// Do not show on the terminal what kgate waits for
     #[arg(short = 'q', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_QUIET")]
     pub(crate) quiet: bool,
+    /// Run CMD at most once for this key, in the whole cluster or on this machine. The key is used
+    /// before CMD starts, whether it succeeds or not; then exit with 0 without running CMD
+    #[arg(long, value_name = "KEY", conflicts_with = "detached")]
+    pub(crate) once: Option<String>,
+    /// How long the key of --once is used: 1s to 365d
+    #[arg(
+        long, value_name = "DUR", value_parser = duration, default_value = "7d", requires = "once"
+    )]
+    pub(crate) once_ttl: Duration,
     /// Start for `kgate acquire`, which does not wait for CMD
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
@@ -101,6 +122,18 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
+    /// The key that CMD uses.
+    pub(crate) fn once(&self) -> Result<Option<Once>, UsageError> {
+        let Some(key) = self.once.clone() else { return Ok(None) };
+        if !(1..=ONCE_KEY).contains(&key.len()) || key.chars().any(char::is_control) {
+            return Err(UsageError::OnceKey);
+        }
+        if self.once_ttl < SHORTEST_TTL || self.once_ttl > LONGEST_TTL {
+            return Err(UsageError::Ttl);
+        }
+        Ok(Some(Once { key, ttl: self.once_ttl }))
+    }
+
     /// The words to execute. The shell of `-c` is always `/bin/sh`, so that a line means the same
     /// in a terminal, a crontab and a CI job; `flock -c` uses `$SHELL`.
     pub(crate) fn words(&self) -> Vec<OsString> {
@@ -341,6 +374,7 @@ impl RequestArgs {
             credentials,
             command: String::new(),
             slots,
+            once: None,
             note: self.note.note()?,
             weight,
             wait,
@@ -397,6 +431,8 @@ pub(crate) enum UsageError {
     MetaTwice(String),
     #[error(transparent)]
     Note(#[from] BadNote),
+    #[error("the key of --once has 1 to {ONCE_KEY} bytes without control characters")]
+    OnceKey,
     #[error("a time to live is between one second and one year")]
     Ttl,
     #[error("--for-pid {0}: there is no such process")]

@@ -1,12 +1,16 @@
-//! What a slot is: names, k from the machine, and what requests say of themselves.
+//! What a slot is: names, k from the machine, what requests say of themselves, and keys that are
+//! used at most once.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
+use std::time::Duration;
 
+use kgate_client::{Client, Once};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, TIMING};
-use crate::fixture::{Home, Process, until};
+use crate::fixture::{Home, Process, block_on, until};
 
 const SHOW: &str = "echo $KGATE_SLOT_NAME $KGATE_SLOT_NAMES $KGATE_K";
 
@@ -196,4 +200,119 @@ fn a_cluster_agrees_on_names() {
     }
     let gate = status(&home, &["--node", &cluster.api[2]], "tests");
     assert_eq!(gate["k_expression"], json!("cores"));
+}
+
+/// A command runs once per key: the next request sees the key as used and exits with 0 without
+/// running it, also if the command failed, and after a restart of the node.
+#[test]
+fn a_key_is_used_once() {
+    let home = Home::new("once");
+    let nightly = |key: &str, script: &str| {
+        home.said(&["run", "nightly", "-k", "1", "--once", key, "-c", script])
+    };
+    assert_eq!(nightly("2026-11-18", "echo ran; exit 3").0, Some(3));
+    let (code, out, error) = nightly("2026-11-18", "echo ran");
+    assert_eq!((code, out.as_str()), (Some(0), ""), "{error}");
+    assert!(error.contains("key `2026-11-18` of gate `nightly` was used"), "{error}");
+    home.kill_node();
+    assert_eq!(nightly("2026-11-18", "echo ran").1, "", "the next node knows");
+    assert_eq!(nightly("2026-11-19", "echo ran").1, "ran", "another key");
+    let other = home.said(&["run", "weekly", "--once", "2026-11-18", "-c", "echo ran"]);
+    assert_eq!(other.1, "ran", "another gate");
+    // The slot is free again, and a permit without a key is granted as ever.
+    assert_eq!(home.said(&["run", "nightly", "-n", "-c", "echo ran"]).1, "ran");
+    let long = "x".repeat(129);
+    for wrong in [&["--once", ""][..], &["--once", &long], &["--once", "a", "--once-ttl", "10ms"]] {
+        let words = [&["run", "nightly"], wrong, &["true"]].concat();
+        assert_eq!(home.code(&words), Some(2), "{wrong:?}");
+    }
+    // Inside of the gate there is no permit of its own to use a key under.
+    let nested = format!("{} run nightly --once other -c 'echo ran'", crate::fixture::KGATE);
+    let (code, out, error) = nightly("outer", &nested);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+}
+
+/// A key expires when its time to live is over.
+#[test]
+fn a_key_expires() {
+    let home = Home::new("once-ttl");
+    let run = || home.said(&["run", "g", "--once", "k", "--once-ttl", "1s", "-c", "echo ran"]).1;
+    assert_eq!(run(), "ran");
+    until("the key expires", || run() == "ran");
+}
+
+/// At most once is the promise: a client that is killed between the mark and the start of its
+/// command has used the key, and so has one whose command cannot be executed.
+#[test]
+fn a_key_is_used_before_the_command_starts() {
+    let home = Home::new("once-killed");
+    let gone = Home::new("once-killed-client");
+    let ran = |key: &str| home.said(&["run", "g", "-k", "1", "--once", key, "-c", "echo ran"]).1;
+    assert_eq!(ran("first"), "ran");
+    // What kgate run does up to the mark. Then this client is dropped, as one that was killed.
+    let marked = block_on(async {
+        let client = Client::connect(&format!("unix:{}/run/node.sock", home.0.display())).await;
+        let permit = client.unwrap().gate("g").acquire().await.unwrap();
+        permit.mark_once("killed", Duration::from_secs(600)).await.unwrap()
+    });
+    assert_eq!(marked, Once::First);
+    assert_eq!(ran("killed"), "");
+    // The file can be executed, and its interpreter is missing: the command starts never.
+    let script = gone.0.join("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let words = ["run", "g", "--once", "broken", "--", script.to_str().unwrap()];
+    assert_eq!(home.code(&words), Some(127));
+    assert_eq!(ran("broken"), "");
+}
+
+/// Many requests race for a key, at a gate that lets several in at once: exactly one runs.
+#[test]
+fn one_of_many_uses_a_key() {
+    let home = Home::new("once-race");
+    // The node runs before the race.
+    assert_eq!(home.code(&["run", "g", "-k", "4", "true"]), Some(0));
+    race(&home, |_| home.kgate(&["run", "g", "-k", "4", "--once", "key"]));
+}
+
+/// The same in a cluster, from all nodes; the key stays used when nodes restart, and a node without
+/// a quorum runs nothing.
+#[test]
+fn one_of_a_fleet_uses_a_key() {
+    let home = Home::new("once-fleet");
+    let mut cluster = Cluster::start_leased(&home, 3, TIMING);
+    race(&home, |at| {
+        let mut command = cluster.run(&home, at % 3, "g", 4);
+        command.args(["--once", "key"]);
+        command
+    });
+    cluster.stop(1);
+    cluster.start_again(1);
+    cluster.until_grants(&home, 1);
+    let run = |cluster: &Cluster, node: usize, words: &[&str]| {
+        let words = [&["run", "g", "-k", "4", "--node", &cluster.api[node]], words].concat();
+        home.said(&[&words[..], &["-c", "echo ran"]].concat())
+    };
+    let (code, out, error) = run(&cluster, 1, &["--once", "key"]);
+    assert_eq!((code, out.as_str()), (Some(0), ""), "{error}");
+    assert_eq!(run(&cluster, 2, &["--once", "short", "--once-ttl", "1s"]).1, "ran");
+    until("the key expires", || {
+        run(&cluster, 0, &["--once", "short", "--once-ttl", "1s"]).1 == "ran"
+    });
+    cluster.kill(1);
+    cluster.kill(2);
+    let (code, out, error) = run(&cluster, 0, &["--once", "alone"]);
+    assert!(code == Some(122) && out.is_empty(), "{code:?} {out} {error}");
+}
+
+/// Eight commands with one key: one of them runs, and all exit with 0.
+fn race(home: &Home, command: impl Fn(usize) -> std::process::Command) {
+    let runs = home.0.join("runs");
+    let script = format!("echo ran >> {}", runs.display());
+    let start = |at: usize| Process::start(command(at).args(["-c", &script]));
+    let all: Vec<Process> = (0..8).map(start).collect();
+    for mut process in all {
+        assert_eq!(process.code(), Some(0));
+    }
+    assert_eq!(std::fs::read_to_string(&runs).unwrap(), "ran\n");
 }

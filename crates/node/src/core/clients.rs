@@ -30,10 +30,10 @@ pub(super) struct PendingAcquire {
 const OUTLIVED: &str =
     "the session was not renewed in time, and this node is ending the processes that outlived it";
 
-/// The shortest time to live of a durable permit. Each renewal is a commit of the log.
-const SHORTEST_TTL: Span = Span(1_000_000_000);
-/// The longest time to live of a durable permit.
-const LONGEST_TTL: Span = Span(366 * 86_400 * 1_000_000_000);
+/// The shortest time to live of a durable permit, or of a key. Each renewal is a commit of the log.
+pub(super) const SHORTEST_TTL: Span = Span(1_000_000_000);
+/// The longest time to live of a durable permit, or of a key.
+pub(super) const LONGEST_TTL: Span = Span(366 * 86_400 * 1_000_000_000);
 
 /// The name of a policy in the configuration and in messages.
 pub(crate) fn policy_name(policy: Policy) -> &'static str {
@@ -77,6 +77,9 @@ impl Core {
             (ClientMessage::Permit { number, permit, secret, command }, session) => {
                 let key = RequestKey { session, number };
                 self.on_permit_command(client, key, (permit, secret, command));
+            }
+            (ClientMessage::MarkOnce { number, mark }, session) => {
+                self.on_mark_once(client, (session, number), mark);
             }
             (ClientMessage::Acquire { number, request }, session) => {
                 self.on_acquire(client, RequestKey { session, number }, request);

@@ -7,6 +7,7 @@ use kgate_control::state::{PermitId, Policy, Slots};
 use kgate_core::{Fence, Span};
 
 use super::note::Note;
+use super::once::MarkOnce;
 use super::reentry::ReentryKey;
 use super::view::Process;
 use super::{Secret, SessionId};
@@ -45,6 +46,14 @@ pub enum ClientMessage {
         secret: Secret,
         /// What to do with it.
         command: PermitCommand,
+    },
+    /// Uses a key of a gate, under a permit of this session. Answered by
+    /// [`ServerMessage::OnceMarked`].
+    MarkOnce {
+        /// The client's own number for this message.
+        number: u64,
+        /// The key, and the permit.
+        mark: MarkOnce,
     },
     /// Withdraws a waiting request. Answered by [`ServerMessage::Withdrawn`], or by nothing if the
     /// request does not wait any more.
@@ -167,6 +176,13 @@ pub enum ServerMessage {
         number: u64,
         /// The permit.
         durable: DurableGrant,
+    },
+    /// Answers [`ClientMessage::MarkOnce`].
+    OnceMarked {
+        /// The number of the message.
+        number: u64,
+        /// The client that uses the key, for people; none if it is this one.
+        used_by: Option<String>,
     },
     /// The request got no permit, and has ended.
     Refused {

@@ -14,6 +14,7 @@
 //!   that outlive their session;
 //! - `calls.rs`: commands and questions outside of sessions; `reentry.rs`: work that runs under a
 //!   permit already;
+//! - `once.rs`: keys that are used at most once;
 //! - `peers.rs`: links to other nodes; `failures.rs`: the failure model, crash-stop or leases;
 //! - `control/`: with leases, the agreed log, the lease of this node and its own incarnation;
 //! - `suspend.rs`: a clean stop, and the restart after it;
@@ -32,6 +33,7 @@ mod guarded;
 mod input;
 mod messages;
 mod note;
+mod once;
 mod peer_message;
 mod peers;
 mod process_bound;
@@ -59,6 +61,7 @@ pub use messages::{
     ServerMessage,
 };
 pub use note::{BadNote, Note};
+pub use once::{MarkOnce, Marked, StoredMark};
 pub use peer_message::{GateId, PeerMessage};
 pub use peers::PeerError;
 pub use process_bound::RestoredGate;
@@ -290,6 +293,7 @@ impl Core {
             }
             Input::Call { number, call } => self.on_call(number, call),
             Input::RestoreGate(restored) => self.restore_gate(restored),
+            Input::Marked(client, number, marked) => self.on_marked(client, number, marked),
             Input::Tick => self.on_tick(),
             Input::Stop => self.on_stop(),
         }
@@ -326,6 +330,7 @@ impl Core {
                 Deadline::Reclaim(key) => self.reclaim(key),
                 Deadline::EndTree(session) => self.end_tree(session),
                 Deadline::Expire(permit) => self.expire_permit(permit),
+                Deadline::ExpireOnce(at) => self.expire_once(at),
                 Deadline::Reconcile => self.reconcile(),
             }
         }

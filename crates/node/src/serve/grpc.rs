@@ -22,8 +22,8 @@ use super::error::ApiError;
 use super::reentry;
 use super::wanted::WantedSlots;
 use crate::core::{
-    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, Note, PermitCommand,
-    Process, ReentryKey, Secret, ServerMessage, SessionId,
+    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, MarkOnce, Note,
+    PermitCommand, Process, ReentryKey, Secret, ServerMessage, SessionId,
 };
 use crate::holder_tree::{HolderTree, NotGuarded, Peer};
 use crate::shell::Command;
@@ -219,6 +219,15 @@ fn decode(message: Received) -> Result<ClientMessage, (u64, ApiError)> {
             secret: secret_of(&command.secret),
             command: if command.release { PermitCommand::Release } else { PermitCommand::Renew },
         },
+        Received::MarkOnce(mark) => ClientMessage::MarkOnce {
+            number: mark.request_id,
+            mark: MarkOnce {
+                permit: mark.permit_request_id,
+                key: mark.key,
+                ttl: Span(mark.ttl_ns),
+                token: secret_of(&mark.token),
+            },
+        },
         Received::Withdraw(v1::Withdraw { request_id: number }) => {
             ClientMessage::Withdraw { number }
         }
@@ -312,6 +321,11 @@ fn encode(message: ServerMessage, node: u32, timing: Option<Timing>) -> Sent {
         ServerMessage::Refused { number, code: why, message: text } => {
             Sent::Refused(v1::Refused { request_id: number, code: why.into(), message: text })
         }
+        ServerMessage::OnceMarked { number, used_by } => Sent::OnceMarked(v1::OnceMarked {
+            request_id: number,
+            first: used_by.is_none(),
+            used_by: used_by.unwrap_or_default(),
+        }),
         ServerMessage::Lost { number, message: text } => {
             Sent::Lost(v1::Lost { request_id: number, message: text })
         }

@@ -301,6 +301,7 @@ fn to_json(reply: &ServerMessage) -> Option<serde_json::Value> {
         ServerMessage::Welcome { .. }
         | ServerMessage::Withdrawn { .. }
         | ServerMessage::Released { .. }
-        | ServerMessage::PermitRenewed { .. } => None,
+        | ServerMessage::PermitRenewed { .. }
+        | ServerMessage::OnceMarked { .. } => None,
     }
 }

@@ -1,4 +1,4 @@
-//! The names of slots.
+//! The names of slots, and the keys that are used at most once.
 
 use super::*;
 
@@ -18,6 +18,11 @@ pub(super) fn create_with(name: &str, slots: Slots) -> Command {
 pub(super) fn set_with(name: &str, k: Option<u32>, source: Option<KSource>) -> Command {
     let (name, author) = (name.to_owned(), "op".to_owned());
     Command::SetGate { name, k, source, policy: None, version: None, author }
+}
+
+pub(super) fn mark(gate: u32, key: &str, client: u8, ttl: u64) -> Command {
+    let (gate, key, by) = (GateId(gate), key.to_owned(), format!("client {client}"));
+    Command::MarkOnce { gate, key, token: [client; 32], by, ttl: Span(ttl) }
 }
 
 /// Names belong to the definition of a gate: the first ones win, other names are a conflict even if
@@ -94,4 +99,47 @@ fn names_are_bounded() {
     log.apply(set_with("g0", None, Some(many(bounds::NAMES).source))).expect("as many as before");
     log.apply(set_with("g0", Some(1), Some(KSource::Number))).expect("dropped");
     log.apply(set_with("one", None, Some(named(&["a"]).source))).expect("there is room again");
+}
+
+/// The first client uses a key, also when it proposes again; others learn who it was. An expiry
+/// concerns the mark that was counted, not a later one. Keys of another gate are others.
+#[test]
+fn a_key_is_used_once() {
+    let mut log = TestLog::bootstrapped();
+    for gate in ["a", "b"] {
+        log.apply(create(gate, 1, "ann")).expect("it is new");
+    }
+    log.apply(mark(1, "today", 1, 1)).expect("it is the first");
+    let at = log.index;
+    assert_eq!(log.apply(mark(1, "today", 1, 1)), Ok(Applied::Marked), "again");
+    let rejected = log.apply(mark(1, "today", 2, 1));
+    assert!(matches!(&rejected, Err(Rejected::OnceUsed { by, .. }) if by == "client 1"));
+    assert_eq!(log.apply(mark(2, "today", 2, 1)), Ok(Applied::Marked), "another gate");
+    let expire = |at| Command::ExpireOnce { gate: GateId(1), key: "today".to_owned(), at };
+    assert!(matches!(log.apply(expire(at + 1)), Err(Rejected::OnceExpired { .. })));
+    assert_eq!(log.apply(expire(at)), Ok(Applied::OnceExpired));
+    assert_eq!(log.apply(mark(1, "today", 2, 1)), Ok(Applied::Marked));
+    assert!(matches!(log.apply(expire(at)), Err(Rejected::OnceExpired { .. })), "a later mark");
+    assert_eq!(log.apply(mark(7, "x", 1, 1)), Err(Rejected::GateDeleted(GateId(7))));
+    for key in ["", "a\n", &"x".repeat(129)] {
+        assert!(matches!(log.apply(mark(1, key, 1, 1)), Err(Rejected::Invalid(_))), "{key:?}");
+    }
+}
+
+/// The keys of a gate are bounded; the refusal says what to do; an expired key makes room.
+#[test]
+fn keys_are_bounded() {
+    let mut log = TestLog::bootstrapped();
+    for gate in ["a", "b"] {
+        log.apply(create(gate, 1, "ann")).expect("it is new");
+    }
+    for key in 0..bounds::ONCE_KEYS {
+        log.apply(mark(1, &key.to_string(), 1, 1)).expect("there is room");
+    }
+    assert_eq!(log.apply(mark(1, "more", 1, 1)), Err(Rejected::LimitReached(Limit::OnceKeys)));
+    log.apply(mark(2, "more", 1, 1)).expect("another gate has room");
+    let at = log.state.cluster_state().once_mark(GateId(1), "0").expect("it is used").at;
+    let expire = Command::ExpireOnce { gate: GateId(1), key: "0".to_owned(), at };
+    log.apply(expire).expect("it is used");
+    log.apply(mark(1, "more", 1, 1)).expect("there is room again");
 }

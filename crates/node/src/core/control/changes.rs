@@ -62,6 +62,9 @@ impl Core {
                     self.catalogue.remove(&gate.definition.name);
                 }
             }
+            Change::OnceMarked(_, _, mark) => self.count_once(mark.at, mark.ttl),
+            // Its timer finds no mark.
+            Change::OnceExpired(..) => {}
             // `apply_permit_changes` handles those of permits.
             Change::Bootstrapped(_)
             | Change::PermitHeld(..)

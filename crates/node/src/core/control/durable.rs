@@ -48,6 +48,8 @@ impl Core {
                 | Change::GateCreated(_)
                 | Change::GateChanged(_)
                 | Change::GateDeleted(..)
+                | Change::OnceMarked(..)
+                | Change::OnceExpired(..)
                 | Change::Voters(_) => {}
             }
         }
@@ -423,7 +425,7 @@ impl Core {
 
 impl super::Control {
     /// How long this node's clock must count until a span by any other clock has certainly passed.
-    fn stretched(&self, span: Span) -> Span {
+    pub(in crate::core) fn stretched(&self, span: Span) -> Span {
         let terms = kgate_control::membership::LeaseTerms { lease: span, ..self.timing.terms() };
         terms.wait()
     }

@@ -24,6 +24,10 @@ pub(in crate::core) enum Purpose {
     ReleaseUnwanted(PermitId),
     /// Expire a permit.
     Expire(PermitId),
+    /// Use a key for the message of this number of a client.
+    Once(ClientId, u64),
+    /// Expire the key that this entry marked.
+    ExpireOnce(u64),
     /// Renew or release a permit for a client.
     Permit(ClientId, RequestKey, PermitId, PermitCommand),
 }
@@ -31,7 +35,7 @@ pub(in crate::core) enum Purpose {
 impl Core {
     /// Proposes a command, unless the same proposal is open. The answer comes back by
     /// [`Core::on_proposed`].
-    pub(super) fn propose(&mut self, purpose: Purpose, command: Command) {
+    pub(in crate::core) fn propose(&mut self, purpose: Purpose, command: Command) {
         if self.log.open.values().any(|open| *open == purpose) {
             return;
         }
@@ -55,9 +59,10 @@ impl Core {
             Some(Purpose::Permit(client, key, permit, word)) => {
                 self.on_permit_proposed(client, key, (permit, word), result);
             }
+            Some(Purpose::Once(client, number)) => self.on_once_proposed(client, number, result),
             Some(Purpose::ReleaseUnwanted(permit)) => self.on_release_unwanted(permit, &result),
             // Proposed again when the timer fires again.
-            Some(Purpose::Expire(_)) | None => {}
+            Some(Purpose::Expire(_) | Purpose::ExpireOnce(_)) | None => {}
         }
     }
 

@@ -24,6 +24,7 @@ pub(super) struct Fleet {
     pub(super) answers: Vec<Result<CallReply, Refusal>>,
     /// What operators set, in order.
     pub(super) settings: Vec<GateSetting>,
+    pub(super) marks: Vec<(ClientId, u64, StoredMark)>,
     /// Links on which nothing arrives.
     pub(super) cut: Vec<(NodeId, NodeId)>,
     pub(super) stored: BTreeMap<(NodeId, GateId), Vec<u8>>,
@@ -58,6 +59,7 @@ impl Fleet {
             forgotten: Vec::new(),
             answers: Vec::new(),
             settings: Vec::new(),
+            marks: Vec::new(),
             cut: Vec::new(),
             stored: BTreeMap::new(),
         };
@@ -263,6 +265,7 @@ impl Fleet {
                 }
                 Action::Store(gate, bytes) => drop(self.stored.insert((node, gate), bytes)),
                 Action::StoreGateSetting(setting) => self.settings.push(setting),
+                Action::MarkOnce(client, number, mark) => self.marks.push((client, number, mark)),
                 Action::Answer(_, reply) => self.answers.push(reply),
                 Action::StatusReport(_, report) => self.reports.push(report),
                 Action::Ban(_) | Action::Changed | Action::Opened(_) => {}
@@ -295,6 +298,7 @@ pub(super) fn granted(received: &[ServerMessage]) -> Option<(Vec<u32>, Option<u1
         | ServerMessage::Lost { .. }
         | ServerMessage::Withdrawn { .. }
         | ServerMessage::Released { .. }
+        | ServerMessage::OnceMarked { .. }
         | ServerMessage::PermitRenewed { .. }
         | ServerMessage::Renewed { .. }
         | ServerMessage::Closed { .. } => None,
@@ -311,6 +315,7 @@ pub(super) fn refused(received: &[ServerMessage]) -> Option<(ErrorCode, String)>
         | ServerMessage::Lost { .. }
         | ServerMessage::Withdrawn { .. }
         | ServerMessage::Released { .. }
+        | ServerMessage::OnceMarked { .. }
         | ServerMessage::PermitRenewed { .. }
         | ServerMessage::Renewed { .. } => None,
     })

@@ -1,8 +1,8 @@
-//! Names of slots, and notes, at a node alone.
+//! Names of slots, notes, and keys that are used at most once, at a node alone and with a log.
 
 use kgate_control::state::{KSource, Slots};
 
-use super::fleet::refused;
+use super::fleet::{granted, refused};
 use super::*;
 
 fn alone() -> Settings {
@@ -115,4 +115,51 @@ fn operators_set_names() {
     let kept: Vec<Slots> = fleet.settings.iter().map(|setting| setting.slots.clone()).collect();
     let closed = Slots { k: 0, ..named(&["a", "b"]) };
     assert_eq!(kept, [named(&["a", "b"]), closed, named(&["a", "b"]), 3.into()]);
+}
+
+fn mark(fleet: &mut Fleet, client: u64, number: u64, permit: u64, key: &str) {
+    let (key, ttl, token) = (key.to_owned(), Span(1_000_000_000), Secret(7));
+    let mark = MarkOnce { permit, key, ttl, token };
+    fleet.ask(0, client, ClientMessage::MarkOnce { number, mark });
+}
+
+/// A key is used under a permit that the session holds, and the client hears what the store says. A
+/// node without a store refuses, since it would forget.
+#[test]
+fn keys_are_used_under_permits() {
+    let mut fleet = Fleet::new(&alone());
+    fleet.hello(0, 1);
+    fleet.hello(0, 2);
+    fleet.acquire(0, 1, 1, "gpu", Some(1));
+    fleet.acquire(0, 2, 1, "gpu", None);
+    assert!(granted(&fleet.received(0, 1)).is_some());
+    mark(&mut fleet, 1, 2, 1, "today");
+    let (client, number, stored) = fleet.marks.pop().expect("stored");
+    assert_eq!((client, number, stored.gate.as_str()), (ClientId(1), 2, "gpu"));
+    for (marked, used_by) in
+        [(Marked::First, None), (Marked::UsedBy("x".into()), Some("x".to_owned()))]
+    {
+        fleet.input(0, Input::Marked(ClientId(1), 2, marked));
+        let reply = ServerMessage::OnceMarked { number: 2, used_by };
+        assert_eq!(fleet.received(0, 1), [reply]);
+    }
+    fleet.input(0, Input::Marked(ClientId(1), 2, Marked::Full("full".into())));
+    assert_eq!(refused(&fleet.received(0, 1)).unwrap().0, ErrorCode::LimitExceeded);
+    for (client, permit, key, code) in [
+        (1, 9, "today", ErrorCode::PermitNotFound),
+        (2, 1, "today", ErrorCode::PermitNotFound),
+        (1, 1, "", ErrorCode::BadRequest),
+        (1, 1, "a\n", ErrorCode::BadRequest),
+    ] {
+        fleet.received(0, client);
+        mark(&mut fleet, client, 3, permit, key);
+        assert_eq!(refused(&fleet.received(0, client)).unwrap().0, code, "{key:?}");
+    }
+    assert_eq!(fleet.marks, []);
+    let mut forgetful = Fleet::new(&Settings { has_store: false, ..alone() });
+    forgetful.hello(0, 1);
+    forgetful.acquire(0, 1, 1, "gpu", Some(1));
+    forgetful.received(0, 1);
+    mark(&mut forgetful, 1, 2, 1, "today");
+    assert_eq!(refused(&forgetful.received(0, 1)).unwrap().0, ErrorCode::BadRequest);
 }

@@ -216,6 +216,7 @@ impl Simulation {
         let durable = match &tell {
             ServerMessage::Granted { durable, .. } => durable.map(|durable| durable.permit.0),
             ServerMessage::Welcome { .. }
+            | ServerMessage::OnceMarked { .. }
             | ServerMessage::PermitRenewed { .. }
             | ServerMessage::Refused { .. }
             | ServerMessage::Lost { .. }
@@ -303,6 +304,7 @@ impl Simulation {
             }
             ServerMessage::Withdrawn { .. }
             | ServerMessage::Released { .. }
+            | ServerMessage::OnceMarked { .. }
             | ServerMessage::PermitRenewed { .. } => {}
         }
     }

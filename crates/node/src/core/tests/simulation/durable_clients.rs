@@ -239,6 +239,7 @@ impl Simulation {
                 );
             }
             ServerMessage::PermitRenewed { .. }
+            | ServerMessage::OnceMarked { .. }
             | ServerMessage::Renewed { .. }
             | ServerMessage::Withdrawn { .. } => {}
         }

@@ -68,6 +68,10 @@ impl TotalOrder {
         &self.state.cluster_state().permits
     }
 
+    pub(super) fn once_keys(&self) -> Vec<String> {
+        self.state.cluster_state().once_marks().map(|(_, key, _)| key.to_owned()).collect()
+    }
+
     pub(super) fn voters(&self) -> Voters {
         self.state.cluster_state().voters.clone()
     }
