@@ -9,9 +9,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ".kgate.v1.Welcome",
         ".kgate.v1.Acquire",
         ".kgate.v1.PermitCommand",
+        ".kgate.v1.MarkOnce",
         ".kgate.v1.Granted",
         ".kgate.v1.ReenterRequest",
     ];
-    tonic_prost_build::configure().skip_debug(secret).compile_fds(files)?;
+    tonic_prost_build::configure().btree_map(".").skip_debug(secret).compile_fds(files)?;
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! The state of a gate in sentences: holders, the queue, suspected nodes, and what would unblock
 //! the first request.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
 use crate::printable::{printable_gate, printable_status};
 use crate::v1::{ClientStatus, DurablePermitStatus, GateStatus, StatusReply};
+
+/// The most names of slots that a line for people shows.
+const NAMES_SHOWN: usize = 16;
 
 /// Explains the state of a gate. The text is printable.
 pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
@@ -25,27 +28,29 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
         )
     };
     let GateStatus { name, k, updated_by, protocol, .. } = gate;
+    let origin = k_origin(gate);
     let _ = writeln!(
         text,
-        "Gate `{name}` has k = {k} (set by {updated_by}, protocol {protocol}): {counts}."
+        "Gate `{name}` has k = {k}{origin} (set by {updated_by}, protocol {protocol}): {counts}."
     );
     if gate.k == 0 {
         let _ =
             writeln!(text, "It is closed: requests are refused. `kgate set {name} -k K` opens it.");
     }
     for holder in &gate.holders {
-        let _ = writeln!(text, "{}", holds(holder));
+        let _ = writeln!(text, "{}", holds(gate, holder));
     }
     for held in &gate.durable_permits {
-        let _ = writeln!(text, "{}", holds_durably(held));
+        let _ = writeln!(text, "{}", holds_durably(gate, held));
     }
     match gate.waiting.first() {
         Some(first) => {
             let _ = writeln!(
                 text,
-                "First in the queue: {}, waiting for {}.",
+                "First in the queue: {}, waiting for {}.{}",
                 who(first),
-                ago(first.age_ns)
+                ago(first.age_ns),
+                says(first)
             );
             let _ = writeln!(text, "{}", unblocks(reply, gate, first, free));
         }
@@ -124,8 +129,8 @@ fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus, free: 
 }
 
 /// Describes a durable permit.
-fn holds_durably(held: &DurablePermitStatus) -> String {
-    let slots: Vec<String> = held.slots.iter().map(u32::to_string).collect();
+fn holds_durably(gate: &GateStatus, held: &DurablePermitStatus) -> String {
+    let slots: Vec<String> = held.slots.iter().map(|slot| slot_text(&gate.names, *slot)).collect();
     let end = held.ttl_left_ns.map_or_else(
         || "it has no time to live".to_owned(),
         |left| format!("it expires in {} unless it is renewed", ago(left)),
@@ -165,8 +170,9 @@ fn add_nodes(text: &mut String, reply: &StatusReply) {
     }
 }
 
-fn holds(holder: &ClientStatus) -> String {
-    let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
+fn holds(gate: &GateStatus, holder: &ClientStatus) -> String {
+    let slots: Vec<String> =
+        holder.slots.iter().map(|slot| slot_text(&gate.names, *slot)).collect();
     let what = match slots.len() {
         0 => "a permit".to_owned(),
         1 => format!("slot {}", slots[0]),
@@ -177,7 +183,41 @@ fn holds(holder: &ClientStatus) -> String {
     } else {
         ""
     };
-    format!("{} holds {what}, for {}{lost}.", who(holder), ago(holder.age_ns))
+    format!("{} holds {what}, for {}{lost}.{}", who(holder), ago(holder.age_ns), says(holder))
+}
+
+/// What the client says of its request, as a sentence after others.
+fn says(client: &ClientStatus) -> String {
+    let note = note(&client.reason, &client.meta);
+    if note.is_empty() { note } else { format!(" It says: {note}.") }
+}
+
+/// A reason and pairs in one line; empty without them.
+pub fn note(reason: &str, meta: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = meta.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    match (reason, pairs.is_empty()) {
+        (reason, true) => reason.to_owned(),
+        ("", false) => pairs.join(" "),
+        (reason, false) => format!("{reason} ({})", pairs.join(" ")),
+    }
+}
+
+/// A slot with its name, if it has one: `1 (cuda:1)`.
+pub fn slot_text(names: &[String], slot: u32) -> String {
+    let name = usize::try_from(slot).ok().and_then(|slot| names.get(slot));
+    name.map_or_else(|| slot.to_string(), |name| format!("{slot} ({name})"))
+}
+
+/// What k comes from, after its number: ` (cores/2)`, ` (names a, b)`; empty for a number.
+pub fn k_origin(gate: &GateStatus) -> String {
+    let shown = gate.names.iter().take(NAMES_SHOWN).map(String::as_str);
+    let more = (gate.names.len() > NAMES_SHOWN).then_some("..");
+    let names: Vec<&str> = shown.chain(more).collect();
+    match (gate.k_expression.as_str(), names.is_empty()) {
+        ("", true) => String::new(),
+        ("", false) => format!(" (names {})", names.join(", ")),
+        (expression, _) => format!(" ({expression})"),
+    }
 }
 
 fn who(client: &ClientStatus) -> String {
@@ -239,6 +279,32 @@ mod tests {
             slots,
             ..ClientStatus::default()
         }
+    }
+
+    /// Slots are shown with their names, of which a long list is cut; k with its expression; and
+    /// holders and waiting requests with what they say.
+    #[test]
+    fn names_and_notes() {
+        let mut gate = GateStatus { name: "gpu".into(), k: 2, ..Default::default() };
+        gate.names = vec!["cuda:0".into(), "cuda:1".into()];
+        let meta = BTreeMap::from([("job".to_owned(), "17".to_owned())]);
+        let holder = client(7, 2, &[1]);
+        gate.holders = vec![ClientStatus { reason: "nightly".into(), meta, ..holder }];
+        gate.waiting = vec![ClientStatus { reason: "later".into(), ..client(8, 1, &[]) }];
+        let text = explain(&StatusReply::default(), &gate);
+        for part in [
+            "k = 2 (names cuda:0, cuda:1)",
+            "holds slot 1 (cuda:1), for 3 s. It says: nightly (job=17).",
+            "waiting for 3 s. It says: later.",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        gate.names = (0..99).map(|slot| slot.to_string()).collect();
+        assert!(k_origin(&gate).ends_with("14, 15, ..)"), "{}", k_origin(&gate));
+        gate.names.clear();
+        assert_eq!(k_origin(&gate), "");
+        gate.k_expression = "cores/2".into();
+        assert_eq!(k_origin(&gate), " (cores/2)");
     }
 
     /// The text names holders, queue, unreachable nodes, and what would unblock the first request.

@@ -55,6 +55,8 @@ pub fn gate(gate: &GateStatus) -> Value {
     json!({
         "name": gate.name,
         "k": gate.k,
+        "k_expression": non_empty(&gate.k_expression),
+        "names": gate.names,
         "protocol": gate.protocol,
         "updated_by": gate.updated_by,
         "holders": gate.holders.iter().map(client).collect::<Vec<_>>(),
@@ -94,6 +96,8 @@ fn client(client: &ClientStatus) -> Value {
         "disconnected": client.disconnected,
         "guarded": client.guarded,
         "session_id": client.session_id,
+        "reason": non_empty(&client.reason),
+        "meta": client.meta,
     })
 }
 

@@ -11,7 +11,7 @@ mod secrets;
 
 pub use clock::LeaseInstant;
 pub use estimate::estimate;
-pub use explain::{ago, explain, taken, unknown};
+pub use explain::{ago, explain, k_origin, note, slot_text, taken, unknown};
 pub use printable::{printable, printable_lines, printable_status};
 
 /// Version 1 of the API.

@@ -67,8 +67,10 @@ fn clean_gate(gate: &mut GateStatus) {
         durable_permits,
         policy: _,
         past_holds_ns: _,
+        names,
+        k_expression,
     } = gate;
-    [name, protocol, updated_by].into_iter().for_each(clean);
+    [name, protocol, updated_by, k_expression].into_iter().chain(names).for_each(clean);
     holders.iter_mut().chain(waiting).for_each(clean_client);
     durable_permits.iter_mut().for_each(clean_durable);
 }
@@ -84,7 +86,14 @@ fn clean_client(client: &mut ClientStatus) {
         disconnected: _,
         guarded: _,
         session_id: _,
+        reason,
+        meta,
     } = client;
+    clean(reason);
+    *meta = std::mem::take(meta)
+        .into_iter()
+        .map(|(key, value)| (printable(&key).into_owned(), printable(&value).into_owned()))
+        .collect();
     if let Some(Process { pid: _, host, user, command }) = process {
         [host, user, command].into_iter().for_each(clean);
     }

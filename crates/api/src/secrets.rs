@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::v1::{Acquire, Granted, Hello, PermitCommand, ReenterRequest, Welcome};
+use crate::v1::{Acquire, Granted, Hello, MarkOnce, PermitCommand, ReenterRequest, Welcome};
 
 /// Names every field of a message, so that a new one is not forgotten.
 macro_rules! debug_without_secrets {
@@ -23,12 +23,16 @@ macro_rules! debug_without_secrets {
 debug_without_secrets! {
     Hello { shown: [process, session_id, front_pid, control_group], secret: [secret] }
     Acquire {
-        shown: [request_id, gate, weight, k, no_wait, process, policy, ttl_ns],
+        shown: [
+            request_id, gate, weight, k, no_wait, process, policy, ttl_ns, names, k_expression,
+            reason, meta
+        ],
         secret: [secret]
     }
     PermitCommand { shown: [request_id, permit_id, release], secret: [secret] }
+    MarkOnce { shown: [request_id, permit_request_id, key, ttl_ns], secret: [token] }
     Granted {
-        shown: [request_id, slots, fence, k, durable],
+        shown: [request_id, slots, fence, k, durable, slot_names],
         secret: [lock_files, reentry_key]
     }
     ReenterRequest { shown: [gate], secret: [reentry_key] }

@@ -239,6 +239,26 @@ impl SetGate<'_> {
         self
     }
 
+    /// The new k by an expression that the node resolves for its machine: `cores`, `cores/2` or
+    /// `mem/8GiB`.
+    pub fn k_expression(mut self, expression: &str) -> Self {
+        expression.clone_into(&mut self.request.k_expression);
+        self
+    }
+
+    /// The new names of the slots, in order; k is their number.
+    pub fn names<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.request.names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The slots lose their names. Without it a gate with names accepts no other k than their
+    /// number and 0.
+    pub fn no_names(mut self) -> Self {
+        self.request.no_names = true;
+        self
+    }
+
     /// The new policy. Default: unchanged.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.request.policy = policy.to_message().into();

@@ -75,6 +75,7 @@ pub struct DurablePermit {
     gate: String,
     token: DurableToken,
     slots: Vec<u32>,
+    slot_names: Vec<String>,
     fence: u128,
     k: u32,
     ttl: Option<Duration>,
@@ -94,6 +95,11 @@ impl DurablePermit {
     /// The slots of the permit, each below k.
     pub fn slots(&self) -> &[u32] {
         &self.slots
+    }
+
+    /// The names of the slots; empty if the gate's slots have no names.
+    pub fn slot_names(&self) -> &[String] {
+        &self.slot_names
     }
 
     /// The fence: greater than the fence of every earlier holder of any of these slots.
@@ -177,6 +183,19 @@ impl DurableGate {
         self
     }
 
+    /// The slots of the gate by an expression, as for
+    /// [`Gate::k_expression`](crate::Gate::k_expression).
+    pub fn k_expression(mut self, expression: &str) -> Self {
+        expression.clone_into(&mut self.request.k_expression);
+        self
+    }
+
+    /// The names of the slots of the gate, as for [`Gate::names`](crate::Gate::names).
+    pub fn names<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.request.names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// The permit expires this long after its last renewal was sent: between one second and one
     /// year.
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -231,7 +250,7 @@ impl DurableGate {
         let ServerMessage::Granted(granted) = self.shared.call_durable(acquire).await? else {
             return Err(Error::unexpected("not a grant"));
         };
-        let v1::Granted { slots, fence, k, durable, .. } = granted;
+        let v1::Granted { slots, slot_names, fence, k, durable, .. } = granted;
         let (Some(fence), Some(durable)) = (fence.as_deref().and_then(number_of), durable) else {
             return Err(Error::unexpected("a durable permit without a fence"));
         };
@@ -240,6 +259,7 @@ impl DurableGate {
             gate: self.request.gate.clone(),
             token: DurableToken { permit_id: durable.permit_id, secret },
             slots,
+            slot_names,
             fence,
             k,
             ttl: durable.ttl_ns.map(Duration::from_nanos),
@@ -247,7 +267,7 @@ impl DurableGate {
     }
 }
 
-/// A request about a durable permit, which the session sends until it is answered, on each
+/// A request about a durable permit or a key, which the session sends until it is answered, on each
 /// connection once.
 #[derive(Debug)]
 pub(crate) struct DurableCall {
@@ -311,7 +331,7 @@ impl Shared {
         self.call_durable(command).await
     }
 
-    async fn call_durable(
+    pub(crate) async fn call_durable(
         &self,
         request: impl FnOnce(u64) -> ClientMessage,
     ) -> Result<ServerMessage, Error> {
@@ -322,7 +342,7 @@ impl Shared {
     }
 }
 
-fn random_secret() -> Result<Vec<u8>, Error> {
+pub(crate) fn random_secret() -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; 16];
     let no_random =
         |error| Error::new(ErrorKind::Credentials, format!("cannot read random bytes: {error}"));
@@ -335,7 +355,7 @@ fn number_of(bytes: &[u8]) -> Option<u128> {
     bytes.try_into().ok().map(u128::from_be_bytes)
 }
 
-fn nanoseconds(span: Duration) -> u64 {
+pub(crate) fn nanoseconds(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -67,6 +67,33 @@ impl Gate {
         self
     }
 
+    /// The slots of the gate by an expression that the node resolves for its machine: `cores`,
+    /// `cores/2` or `mem/8GiB`. A new gate gets that k; an existing one must have the same
+    /// expression, or that k.
+    pub fn k_expression(mut self, expression: &str) -> Self {
+        expression.clone_into(&mut self.request.k_expression);
+        self
+    }
+
+    /// The names of the slots of the gate, in order. A new gate gets them, and their number as its
+    /// k; the request fails with [`ErrorKind::Conflict`] if the gate has other names, or none.
+    pub fn names<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.request.names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Why the permit is wanted, for people: at most 200 bytes.
+    pub fn reason(mut self, reason: &str) -> Self {
+        reason.clone_into(&mut self.request.reason);
+        self
+    }
+
+    /// A pair for people; repeatable with other keys, at most 16 times.
+    pub fn meta(mut self, key: &str, value: &str) -> Self {
+        self.request.meta.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
     /// Maximum time to wait for the permit. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -136,6 +163,9 @@ impl Gate {
     async fn slots(&self) -> Result<u32, Error> {
         if let Some(k) = self.request.k {
             return Ok(k);
+        }
+        if !self.request.names.is_empty() {
+            return Ok(u32::try_from(self.request.names.len()).unwrap_or(u32::MAX));
         }
         let status = self.status().await?;
         Ok(status.gate(&self.request.gate).map_or(1, |gate| gate.k().max(1)))

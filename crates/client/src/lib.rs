@@ -145,7 +145,7 @@ pub use fences::{Fences, StaleFence};
 pub use gate::Gate;
 pub use kgate_api::LeaseInstant;
 pub use lease::Lease;
-pub use permit::{LostReason, Permit};
+pub use permit::{LostReason, Once, Permit};
 pub use process::{GuardedProcesses, Process};
 pub use reentry::Reentry;
 pub use status::{ClientStatus, DurablePermitStatus, GateStatus, NodeLease, Policy, Status};

@@ -4,8 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kgate_api::v1;
+use kgate_api::v1::client_message::Message as ClientMessage;
+use kgate_api::v1::server_message::Message as ServerMessage;
 use tokio::sync::{oneshot, watch};
 
+use crate::durable::{nanoseconds, random_secret};
 use crate::session::Command;
 use crate::{Error, LeaseInstant, Shared};
 
@@ -14,6 +18,7 @@ use crate::{Error, LeaseInstant, Shared};
 pub(crate) struct Grant {
     pub(crate) request_id: u64,
     pub(crate) slots: Vec<u32>,
+    pub(crate) slot_names: Vec<String>,
     pub(crate) fence: Option<u128>,
     pub(crate) k: u32,
     pub(crate) lock_files: Vec<String>,
@@ -61,6 +66,15 @@ impl fmt::Debug for Permit {
     }
 }
 
+/// Whether a client is the first to use a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Once {
+    /// It is: it may go on.
+    First,
+    /// Another client has used the key, described for people.
+    UsedBy(String),
+}
+
 /// The interval at which [`Permit::lost`] reads the lease clock. The clock of timers stops while
 /// the machine is suspended; the lease clock does not.
 const CLOCK_INTERVAL: Duration = Duration::from_millis(100);
@@ -78,6 +92,11 @@ impl Permit {
     /// The slots of the permit, each below k; empty if the gate's protocol does not number slots.
     pub fn slots(&self) -> &[u32] {
         &self.grant.slots
+    }
+
+    /// The names of the slots; empty if the gate's slots have no names.
+    pub fn slot_names(&self) -> &[String] {
+        &self.grant.slot_names
     }
 
     /// The fence: greater than the fence of every earlier holder of any of these slots. None if
@@ -114,6 +133,24 @@ impl Permit {
             return Duration::ZERO;
         }
         self.shared.session.valid_until.borrow().after(LeaseInstant::now())
+    }
+
+    /// Uses a key of the gate. The first client to use it may do once what the key names; for the
+    /// `ttl`, from one second to one year, all others are told. The key is used even if this client
+    /// then does nothing. After an error it is not known whether the key is used: do not go on.
+    pub async fn mark_once(&self, key: &str, ttl: Duration) -> Result<Once, Error> {
+        let (permit_request_id, key) = (self.grant.request_id, key.to_owned());
+        let (ttl_ns, token) = (nanoseconds(ttl), random_secret()?);
+        let mark = |request_id| {
+            let mark = v1::MarkOnce { request_id, permit_request_id, key, ttl_ns, token };
+            ClientMessage::MarkOnce(mark)
+        };
+        let ServerMessage::OnceMarked(v1::OnceMarked { first, used_by, .. }) =
+            self.shared.call_durable(mark).await?
+        else {
+            return Err(Error::unexpected("not a marked key"));
+        };
+        Ok(if first { Once::First } else { Once::UsedBy(used_by) })
     }
 
     /// The files to lock, one per slot, relative to the folder of the node's socket; empty unless

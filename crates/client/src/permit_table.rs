@@ -90,12 +90,29 @@ impl PermitTable {
         pending: Option<PendingAcquire>,
     ) -> GrantOutcome {
         // A durable permit does not belong to the session.
-        let v1::Granted { request_id, slots, fence, k, durable: _, lock_files, reentry_key } =
-            granted;
+        let v1::Granted {
+            request_id,
+            slots,
+            slot_names,
+            fence,
+            k,
+            durable: _,
+            lock_files,
+            reentry_key,
+        } = granted;
         let (lost, lost_view) = watch::channel(None);
         self.held.insert(request_id, Held { lost, bound: false });
         let fence = fence.and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes);
-        let grant = Grant { request_id, slots, fence, k, lock_files, reentry_key, lost: lost_view };
+        let grant = Grant {
+            request_id,
+            slots,
+            slot_names,
+            fence,
+            k,
+            lock_files,
+            reentry_key,
+            lost: lost_view,
+        };
         match pending {
             None => GrantOutcome::Cancelled,
             Some(pending) if has_time(now, until, pending.min_remaining) => {

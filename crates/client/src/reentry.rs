@@ -12,6 +12,8 @@ use crate::{Address, Error};
 pub struct Reentry {
     /// The slots of the permit.
     pub slots: Vec<u32>,
+    /// The names of the slots; empty if the gate's slots have no names.
+    pub slot_names: Vec<String>,
     /// The fence of the permit, if the gate's protocol has fences.
     pub fence: Option<u128>,
     /// The gate's k.
@@ -28,7 +30,7 @@ pub(crate) async fn confirm(address: &Address, gate: &str, key: &str) -> Result<
     let (gate, reentry_key) = (gate.to_owned(), key.to_owned());
     let reply = services.gates.reenter(v1::ReenterRequest { gate, reentry_key }).await;
     let reply = reply.map(Response::into_inner).map_err(|status| services.error(&status))?;
-    let v1::ReenterReply { slots, fence, k, node, descends } = reply;
+    let v1::ReenterReply { slots, fence, k, node, descends, slot_names } = reply;
     let fence = fence.and_then(|fence| Some(u128::from_be_bytes(fence.try_into().ok()?)));
-    Ok(Reentry { slots, fence, k, node, descends })
+    Ok(Reentry { slots, slot_names, fence, k, node, descends })
 }

@@ -273,7 +273,8 @@ impl Session {
                 self.answer_durable(request_id, message);
                 self.permits.on_released(request_id);
             }
-            ServerMessage::PermitRenewed(v1::PermitRenewed { request_id, .. }) => {
+            ServerMessage::PermitRenewed(v1::PermitRenewed { request_id, .. })
+            | ServerMessage::OnceMarked(v1::OnceMarked { request_id, .. }) => {
                 self.answer_durable(request_id, message);
             }
             ServerMessage::Renewed(v1::Renewed { sequence, valid_for_ns }) => {

@@ -1,5 +1,6 @@
 //! The status of gates, as a node collects it from all nodes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kgate_api::v1;
@@ -142,6 +143,21 @@ impl<'a> GateStatus<'a> {
         self.gate.k
     }
 
+    /// The expression that k comes from, if it was not given as a number.
+    pub fn k_expression(&self) -> Option<&'a str> {
+        Some(self.gate.k_expression.as_str()).filter(|expression| !expression.is_empty())
+    }
+
+    /// The names of the slots, in order; empty if they have none.
+    pub fn names(&self) -> &'a [String] {
+        &self.gate.names
+    }
+
+    /// What k comes from, for people: ` (cores/2)`, ` (names a, b)`; empty for a number.
+    pub fn k_origin(&self) -> String {
+        kgate_api::k_origin(self.gate)
+    }
+
     /// The name of the protocol that guards the gate.
     pub fn protocol(&self) -> &'a str {
         &self.gate.protocol
@@ -156,6 +172,11 @@ impl<'a> GateStatus<'a> {
     /// policies.
     pub fn policy(&self) -> Option<Policy> {
         Policy::of(self.gate.policy())
+    }
+
+    /// A slot with its name, if it has one: `1 (cuda:1)`.
+    pub fn slot_text(&self, slot: u32) -> String {
+        kgate_api::slot_text(&self.gate.names, slot)
     }
 
     /// The holders, by slot.
@@ -242,6 +263,21 @@ impl<'a> ClientStatus<'a> {
     /// The client's description of its process.
     pub fn process(&self) -> Process {
         Process::from_message(self.0.process.clone().unwrap_or_default())
+    }
+
+    /// Why the client wants the permit; empty if it did not say.
+    pub fn reason(&self) -> &'a str {
+        &self.0.reason
+    }
+
+    /// The pairs that the client added to its request.
+    pub fn meta(&self) -> &'a BTreeMap<String, String> {
+        &self.0.meta
+    }
+
+    /// Reason and pairs in one line, for people; empty without them.
+    pub fn note(&self) -> String {
+        kgate_api::note(&self.0.reason, &self.0.meta)
     }
 
     /// The number of slots of the request.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kgate_client::{
-    Address, Client, Error, ErrorKind, GuardedProcesses, Lease, Permit, Process, SessionToken,
-    local,
+    Address, Client, Error, ErrorKind, GuardedProcesses, Lease, Once, Permit, Process,
+    SessionToken, local,
 };
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
@@ -153,7 +153,17 @@ async fn acquire_locked(
         let acquired = acquire(request, events).await?;
         attempts -= 1;
         match granted(&acquired) {
-            Ok(granted) => return Ok((acquired, granted)),
+            Ok(granted) => {
+                let Err(refusal) = use_key(request, &acquired.permit).await else {
+                    return Ok((acquired, granted));
+                };
+                // The node waits for the locks before it confirms the release.
+                drop(granted);
+                let Acquired { client, permit, .. } = acquired;
+                let _expires = permit.release().await;
+                client.close().await;
+                return Err(refusal);
+            }
             Err(error) if attempts == 0 => {
                 let message = format!("{error:#}: the node restarts again and again; try again");
                 return Err(Refusal { kind: RefusalKind::Unavailable, message });
@@ -165,6 +175,27 @@ async fn acquire_locked(
             }
         }
     }
+}
+
+/// Uses the key of `--once` under the permit. Without it nothing may start.
+async fn use_key(request: &AcquireRequest, permit: &Permit) -> Result<(), Refusal> {
+    let Some(once) = &request.once else { return Ok(()) };
+    let (kind, message) = match permit.mark_once(&once.key, once.ttl).await {
+        Ok(Once::First) => return Ok(()),
+        Ok(Once::UsedBy(by)) => {
+            let (key, gate) = (&once.key, &request.gate);
+            let text = format!("not run: key `{key}` of gate `{gate}` was used before, by {by}");
+            (RefusalKind::Done, text)
+        }
+        Err(error) => {
+            // The permit was lost meanwhile: another attempt may succeed.
+            let is_lost = error.kind() == ErrorKind::PermitNotFound;
+            let Refusal { kind, message } = refusal(error);
+            let kind = if is_lost { RefusalKind::Unavailable } else { kind };
+            (kind, format!("not run, because its key could not be used: {message}"))
+        }
+    };
+    Err(Refusal { kind, message })
 }
 
 async fn acquire(request: &AcquireRequest, events: &EventSender) -> Result<Acquired, Refusal> {
@@ -182,7 +213,7 @@ async fn acquire(request: &AcquireRequest, events: &EventSender) -> Result<Acqui
     let client =
         Client::connect_guarded(&address, process.clone(), guarded).await.map_err(refusal)?;
     let inherits = client.lease().length.is_none();
-    match (request.weight, request.k) {
+    match (request.weight, request.slots.k()) {
         (Weight::Slots(weight), _) | (Weight::All, Some(weight)) if inherits => {
             check_weight(weight, &request.gate)?;
         }
@@ -195,8 +226,9 @@ async fn acquire(request: &AcquireRequest, events: &EventSender) -> Result<Acqui
         Weight::Slots(weight) => gate.weight(weight),
         Weight::All => gate.exclusive(),
     };
-    if let Some(k) = request.k {
-        gate = gate.k(k);
+    gate = request.slots.apply(gate).reason(&request.note.reason);
+    for (key, value) in &request.note.meta {
+        gate = gate.meta(key, value);
     }
     let permit = match request.wait {
         Wait::No => gate.try_acquire().await.map_err(refusal)?,
@@ -314,6 +346,7 @@ fn granted(acquired: &Acquired) -> anyhow::Result<Granted> {
     Ok(Granted {
         variables: variables.into_iter().collect(),
         slots,
+        slot_names: permit.slot_names().to_vec(),
         fence: permit.fence().unwrap_or(0),
         k: permit.k(),
         node: permit.node().to_string(),

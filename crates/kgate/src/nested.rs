@@ -12,12 +12,14 @@
 use std::process::ExitCode;
 
 use kgate_client::{Client, ErrorKind, Reentry};
+use kgate_control::state::Slots;
 use rustix::process::getpid;
 use serde::{Deserialize, Serialize};
 
 use crate::run::holder::BoundProcess;
 use crate::run::keeper::{AcquireRequest, Weight};
 use crate::run::options::{Nested, RunArgs};
+use crate::run::wanted::WantedSlots;
 use crate::run::{EarlyGuard, become_command, exit, messages};
 use crate::status::{block_on, say};
 use crate::{Failure, Outcome};
@@ -74,6 +76,11 @@ pub(crate) fn run(
     let nested = if args.detached { Nested::Wait } else { *nested };
     let name = &args.acquire.name;
     match nested {
+        // A key is used under a permit of the process itself.
+        Nested::Reuse if args.once.is_some() => Err(Failure::Usage(format!(
+            "this process runs inside of gate `{name}` already, and --once needs a permit of its \
+             own: use another gate, or pass --nested wait"
+        ))),
         Nested::Reuse => {
             let is_innermost = all.last() == Some(*permit);
             reuse(args, request, permit, reentry, is_innermost, guard).map(Some)
@@ -154,6 +161,20 @@ fn lost(permit: &OuterPermit) -> Option<ExitCode> {
     })
 }
 
+/// The wanted slots, if the gate of a permit has other ones. What an expression gives is known to
+/// the node alone; nothing new is requested of it here.
+fn other_slots(wanted: &WantedSlots, reentry: &Reentry) -> Option<Slots> {
+    let slots = match wanted {
+        WantedSlots::Any | WantedSlots::Expression(_) => return None,
+        WantedSlots::Number(k) => Slots::from(*k),
+        WantedSlots::Names(names) => Slots::named(names.clone()),
+    };
+    let has_names = slots.source.names_of(&reentry.slots) == reentry.slot_names;
+    let is_number = matches!(wanted, WantedSlots::Number(_));
+    let is_same = slots.k == reentry.k && (is_number || has_names);
+    (!is_same).then_some(slots)
+}
+
 /// Becomes the command.
 fn reuse(
     args: &RunArgs,
@@ -164,11 +185,14 @@ fn reuse(
     guard: &mut Option<EarlyGuard>,
 ) -> Outcome {
     let name = &args.acquire.name;
-    if let Some(wanted) = args.acquire.k.filter(|wanted| *wanted != reentry.k) {
+    if let Some(wanted) = other_slots(&request.slots, reentry) {
+        let outer = Slots { k: reentry.k, ..Slots::named(reentry.slot_names.clone()) };
         say(&format!(
-            "gate `{name}` has k = {}, and you say k = {wanted}; leave out -k, or change it: \
-             `kgate set {name} -k {wanted}`",
-            reentry.k
+            "gate `{name}` has k = {}, and you say {wanted}; leave out {}, or change it: `kgate \
+             set {name} {}`",
+            reentry.k,
+            wanted.flag(),
+            outer.change_to(&wanted)
         ));
         return Ok(ExitCode::from(exit::K_CONFLICT));
     }
@@ -188,7 +212,8 @@ fn reuse(
     }
     let (fence, node) = (reentry.fence.unwrap_or(0), reentry.node.to_string());
     let all = if reentry.slots.is_empty() { vec![0] } else { reentry.slots.clone() };
-    let variables = messages::permit_variables(name, &all, reentry.k, fence, &node);
+    let variables =
+        messages::permit_variables(name, (&all, &reentry.slot_names), reentry.k, fence, &node);
     // The descriptor of the environment shows the deadline of the innermost permit.
     let without: &[&str] = if is_innermost { &[] } else { &["KGATE_DEADLINE_FD"] };
     guard.take().into_iter().for_each(EarlyGuard::dismiss);

@@ -60,10 +60,11 @@ async fn acquire_by_log(
                     log of the cluster holds it: leave one of them out";
         return Err(Failure::Usage(text.into()));
     }
-    let mut gate = client.durable(&request.gate).weight(weight);
-    if let Some(k) = request.k {
-        gate = gate.k(k);
+    if !request.note.is_empty() {
+        let text = "a durable permit carries no --reason and no --meta: leave them out";
+        return Err(Failure::Usage(text.into()));
     }
+    let mut gate = request.slots.apply_durable(client.durable(&request.gate)).weight(weight);
     if args.is_hold() {
         gate = gate.hold();
     }
@@ -101,6 +102,7 @@ fn print_permit(permit: &DurablePermit, as_json: bool) -> Result<(), Failure> {
         "permit_id": token.permit_id,
         "gate": permit.gate(),
         "slots": permit.slots(),
+        "slot_names": permit.slot_names(),
         "k": permit.k(),
         "fence": permit.fence_hex(),
         "ttl_ms": ttl_ms,

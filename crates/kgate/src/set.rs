@@ -9,6 +9,7 @@ use kgate_client::{Admin, GateChange};
 
 use crate::run::exit::BUSY;
 use crate::run::options::Policy;
+use crate::run::wanted::{K, Names, SlotsArgs, WantedSlots, k_or_closed};
 use crate::status::{TargetArgs, block_on, say};
 use crate::{Failure, Outcome};
 
@@ -18,6 +19,9 @@ A greater k takes effect at once. A smaller k is committed at once and takes eff
 slot at or above it has been released: until then kgate set waits. k = 0 closes a gate: no \
 request is granted, and waiting requests are refused. A new policy applies to permits granted \
 from then on.
+
+A gate with names has as many slots as names: -k accepts their number and 0, --names gives other \
+names, --no-names drops them.
 
 Without a cluster the node of this machine or user changes its own gate, and creates it if need \
 be. It remembers k until it is set again: -k of a request no longer changes it, not even while \
@@ -31,6 +35,8 @@ Examples:
   Five slots instead of three, and back:
     kgate set gpu -k 5
     kgate set gpu -k 3 --wait 10m
+  Other slots, by their names:
+    kgate set gpu --names cuda:0,cuda:3
   Close a gate and return at once:
     kgate set gpu -k 0 --no-wait";
 
@@ -40,9 +46,16 @@ pub(crate) struct SetArgs {
     /// The gate
     #[arg(value_name = "NAME")]
     name: String,
-    /// New k: the number of slots of the gate; 0 closes it
-    #[arg(short = 'k', value_name = "K")]
-    k: Option<u32>,
+    /// New k: the number of slots of the gate; 0 closes it. Or an expression that the node resolves
+    /// for its machine: cores, cores/2, mem/8GiB
+    #[arg(short = 'k', value_name = "K", value_parser = k_or_closed)]
+    k: Option<K>,
+    /// New names of all slots, in order, separated by commas; k is their number
+    #[arg(long, value_name = "NAMES")]
+    names: Option<Names>,
+    /// The slots lose their names: k may be any number again
+    #[arg(long, conflicts_with = "names")]
+    no_names: bool,
     /// New policy for the slots of an unreachable holder: lease, they are free when its node is
     /// evicted; hold, they stay in use until it releases them
     #[arg(long, value_enum)]
@@ -61,9 +74,11 @@ pub(crate) struct SetArgs {
 }
 
 pub(crate) fn run(args: &SetArgs) -> Outcome {
-    if args.k.is_none() && args.policy.is_none() {
+    let slots = SlotsArgs { k: args.k.clone(), names: args.names.clone() }.wanted()?;
+    if slots == WantedSlots::Any && !args.no_names && args.policy.is_none() {
         let text = format!(
-            "nothing to change at gate `{}`: give -k K, --policy POLICY, or both",
+            "nothing to change at gate `{}`: give -k K, --names NAMES, --no-names or --policy \
+             POLICY",
             args.name
         );
         return Err(Failure::Usage(text));
@@ -72,8 +87,14 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
     block_on(async {
         let mut admin = Admin::connect(&address).await?;
         let mut change = admin.set_gate(&args.name);
-        if let Some(k) = args.k {
-            change = change.k(k);
+        change = match &slots {
+            WantedSlots::Any => change,
+            WantedSlots::Number(k) => change.k(*k),
+            WantedSlots::Expression(text) => change.k_expression(text),
+            WantedSlots::Names(names) => change.names(names.iter().map(String::as_str)),
+        };
+        if args.no_names {
+            change = change.no_names();
         }
         if let Some(policy) = args.policy {
             change = change.policy(policy.into());
@@ -96,7 +117,12 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
         };
         let entry =
             if log_index == 0 { String::new() } else { format!(" at log index {log_index}") };
-        say(&format!("gate `{}`: k = {k}{policy}{entry}; k was {previous_k}", args.name));
+        let origin = match &slots {
+            WantedSlots::Any | WantedSlots::Number(_) => String::new(),
+            WantedSlots::Expression(text) => format!(" ({text})"),
+            WantedSlots::Names(names) => format!(" (names {})", names.join(", ")),
+        };
+        say(&format!("gate `{}`: k = {k}{origin}{policy}{entry}; k was {previous_k}", args.name));
         if !drained {
             say(&format!("up to {} slots are in use until these are released:", previous_k.max(k)));
             draining.iter().for_each(|holder| say(&format!("  {holder}")));

@@ -171,12 +171,13 @@ fn gate_lines(gate: GateStatus<'_>, at_least: &str, elapsed: Duration, lines: &m
     let (taken, waiting) = (gate.slots_in_use(), gate.waiting().len());
     let (name, k, protocol) = (gate.name(), gate.k(), gate.protocol());
     let closed = if k == 0 { " (closed)" } else { "" };
+    let origin = gate.k_origin();
     lines.push(format!(
-        "{name}  k = {k}{closed}  {at_least}{taken} in use  {at_least}{waiting} waiting  \
+        "{name}  k = {k}{origin}{closed}  {at_least}{taken} in use  {at_least}{waiting} waiting  \
          ({protocol})"
     ));
     for holder in gate.holders() {
-        let slots: Vec<String> = holder.slots().iter().map(u32::to_string).collect();
+        let slots: Vec<String> = holder.slots().iter().map(|slot| gate.slot_text(*slot)).collect();
         let place =
             if slots.is_empty() { "holds".into() } else { format!("slot {}", slots.join(",")) };
         let fence = holder.fence_hex().unwrap_or("-");
@@ -186,7 +187,7 @@ fn gate_lines(gate: GateStatus<'_>, at_least: &str, elapsed: Duration, lines: &m
         lines.push(format!("  {place:<8} {client}  fence {fence}{guarded}{cut}"));
     }
     for held in gate.durable_permits() {
-        let slots: Vec<String> = held.slots().iter().map(u32::to_string).collect();
+        let slots: Vec<String> = held.slots().iter().map(|slot| gate.slot_text(*slot)).collect();
         let left = |ttl: Duration| format!("ttl {} s", ttl.saturating_sub(elapsed).as_secs());
         let end = held.ttl_left().map_or_else(|| "no ttl".to_owned(), left);
         let place = format!("slot {}", slots.join(","));
@@ -212,5 +213,7 @@ fn client(client: &ClientStatus, elapsed: Duration) -> String {
     };
     let command = process.command;
     let (node, session) = (client.node(), client.session_id());
-    format!("node {node}  {description}  {age}  session {node}:{session}  {command}")
+    let note = client.note();
+    let note = if note.is_empty() { note } else { format!("  says: {note}") };
+    format!("node {node}  {description}  {age}  session {node}:{session}  {command}{note}")
 }

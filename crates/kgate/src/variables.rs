@@ -41,7 +41,7 @@ fn has_variable(command: &str, flag: &str) -> bool {
     }
     match command {
         "lab" | "scenario" | "trace" => flag == "json",
-        "run" => flag != "command",
+        "run" => !matches!(flag, "command" | "once" | "once-ttl"),
         "man" => false,
         "node" => flag == "config",
         "setup" => false,

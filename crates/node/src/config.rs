@@ -41,12 +41,14 @@ pub use timing::{Preset, TimingConfig};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kgate_control::state::{KSource, Limit, Slots, bounds};
 use kgate_core::{Incarnation, NodeId, SlotOptions, Span};
 use kgate_net::Security;
 use kgate_protocols::registry;
 use serde::Deserialize;
 
 use crate::core::{Definition, Detection, GateId, SessionTerms, Settings};
+use crate::k_expression::KExpression;
 use crate::serve::authorisation::{Allow, UserOrGroup};
 use crate::serve::limits::Limits;
 
@@ -173,8 +175,11 @@ impl OneOrMore {
 pub struct GateConfig {
     /// Name of the gate.
     pub name: String,
-    /// Number of slots: at most k permits are held at once.
-    pub k: u32,
+    /// Number of slots: at most k permits are held at once. A number, or an expression that this
+    /// node resolves: `"cores"`, `"cores/2"`, `"mem/8GiB"`. Left out with `names`.
+    pub k: Option<KConfig>,
+    /// Names of the slots, in order, at most 1024; k is their number.
+    pub names: Option<Vec<String>>,
     /// Protocol of the gate; `kgate protocols` lists them.
     #[serde(default = "slots")]
     pub protocol: String,
@@ -183,17 +188,56 @@ pub struct GateConfig {
     pub lanes: u32,
 }
 
+/// The k of a gate of the configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "k must be a number, \"cores\", \"cores/2\" or \"mem/8GiB\"")]
+pub enum KConfig {
+    /// A number.
+    Number(u32),
+    /// An expression.
+    Expression(String),
+}
+
 impl GateConfig {
-    fn definition(&self, id: u32) -> Definition {
-        Definition {
+    fn slots(&self) -> Result<Slots, String> {
+        match (&self.k, &self.names) {
+            (None, None) => Err("k is missing: give k or names".into()),
+            (None, Some(names)) => {
+                let slots = Slots::named(names.clone());
+                slots.check().map_err(|bad| bad.to_string())?;
+                Ok(slots)
+            }
+            (Some(KConfig::Number(k)), None) => Ok((*k).into()),
+            (Some(KConfig::Number(k)), Some(names)) => {
+                let slots = Slots::named(names.clone());
+                let text =
+                    format!("k = {k} with {} names: leave k out, or name all slots", slots.k);
+                if slots.k == *k { Ok(slots) } else { Err(text) }
+            }
+            (Some(KConfig::Expression(text)), None) => {
+                let k = KExpression::resolve(text).map_err(|error| error.to_string())?;
+                Ok(Slots { k, source: KSource::Expression(text.clone()) })
+            }
+            (Some(KConfig::Expression(_)), Some(_)) => {
+                Err("k is an expression, and names fix its number: give one of them".into())
+            }
+        }
+    }
+
+    fn definition(&self, id: u32) -> Result<Definition, BadConfig> {
+        let name = &self.name;
+        let invalid = |text| BadConfig::Invalid(format!("gate `{name}`: {text}"));
+        let Slots { k, source } = self.slots().map_err(invalid)?;
+        Ok(Definition {
             id: GateId(id),
             name: self.name.clone(),
-            k: self.k,
+            k,
+            source,
             protocol: self.protocol.clone(),
             lanes: self.lanes,
             policy: Default::default(),
             author: "the configuration".into(),
-        }
+        })
     }
 }
 
@@ -337,9 +381,13 @@ impl Config {
             return Err(wrong("detect_interval_ms and detect_timeout_ms are at least 1".into()));
         }
         let entry = registry::entry(&self.protocol).map_err(|error| wrong(error.to_string()))?;
-        let fixed: Vec<Definition> =
-            self.gates.iter().zip(1..).map(|(gate, id)| gate.definition(id)).collect();
+        let fixed = self.gates.iter().zip(1..).map(|(gate, id)| gate.definition(id));
+        let fixed: Vec<Definition> = fixed.collect::<Result<_, _>>()?;
         fixed.iter().try_for_each(|gate| can_be(gate, nodes))?;
+        let names: usize = fixed.iter().map(|gate| gate.source.names().len()).sum();
+        if names > bounds::NAMES_IN_ALL {
+            return Err(wrong(Limit::Names.to_string()));
+        }
         Ok(Settings {
             me: self.me(),
             nodes,

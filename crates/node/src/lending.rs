@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use kgate_control::state::Slots;
+
 use crate::core::{ClientId, ClientMessage, ErrorCode, ServerMessage, SessionId};
 use crate::holder_tree::HolderTree;
 use crate::shell::Command;
@@ -34,8 +36,8 @@ impl Lending {
         Self { files, prober, lent: BTreeMap::new() }
     }
 
-    pub(crate) fn note(&self, gate: &str, k: u32) {
-        self.files.note(gate, k);
+    pub(crate) fn note(&self, gate: &str, slots: &Slots) {
+        self.files.note(gate, slots);
     }
 
     /// Adds the files to a grant.
@@ -71,6 +73,7 @@ impl Lending {
             ClientMessage::Hello { .. }
             | ClientMessage::Acquire { .. }
             | ClientMessage::Permit { .. }
+            | ClientMessage::MarkOnce { .. }
             | ClientMessage::Withdraw { .. }
             | ClientMessage::Renew { .. } => return Some(message),
         };

@@ -15,7 +15,7 @@
 //! - `shell.rs`: sockets, clock and disk around the core; `store.rs`: the state that survives a
 //!   restart; `slot_files.rs`, `lending.rs`: slots bound to processes; `holder_tree.rs`: the
 //!   processes of a holder, ended at its deadline; `process_tree.rs`: the descendants of a process;
-//!   `control_group.rs`: a control group for them;
+//!   `control_group.rs`: a control group for them; `k_expression.rs`: k from the machine;
 //! - `agreement.rs`: the agreed log beside the shell; `begin.rs`: the start of a node with leases;
 //!   `wall_clock.rs`: detection of clock jumps;
 //! - `serve/`: the API over gRPC and HTTP; `metrics.rs`: the metrics;
@@ -29,6 +29,7 @@ pub mod control_group;
 pub mod core;
 mod driver;
 mod holder_tree;
+pub mod k_expression;
 mod lending;
 mod metrics;
 pub mod process_tree;
@@ -41,8 +42,8 @@ mod user_database;
 mod wall_clock;
 
 pub use config::{
-    BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, SocketMode, TimingConfig,
-    Tls, VotersConfig,
+    BadConfig, Config, Faults, GateConfig, JoinFrom, KConfig, OneOrMore, Preset, SocketMode,
+    TimingConfig, Tls, VotersConfig,
 };
 pub use shell::Stopped;
 pub use store::StoreError;
@@ -290,14 +291,15 @@ fn restored_gates(
     store: &Store,
 ) -> Result<Vec<RestoredGate>, StoreError> {
     let found = files.map(SlotFiles::gates).unwrap_or_default();
-    let unset = |FoundGate { name, k, in_use }| RestoredGate { name, k, in_use, set_by: None };
+    let unset =
+        |FoundGate { name, slots, in_use }| RestoredGate { name, slots, in_use, set_by: None };
     let mut gates: Vec<RestoredGate> = found.into_iter().map(unset).collect();
-    for GateSetting { name, k, author } in store.gate_settings()? {
+    for GateSetting { name, slots, author } in store.gate_settings()? {
         match gates.iter_mut().find(|gate| gate.name == name) {
-            Some(gate) => (gate.k, gate.set_by) = (k, Some(author)),
+            Some(gate) => (gate.slots, gate.set_by) = (slots, Some(author)),
             None => {
                 let (in_use, set_by) = (Vec::new(), Some(author));
-                gates.push(RestoredGate { name, k, in_use, set_by });
+                gates.push(RestoredGate { name, slots, in_use, set_by });
             }
         }
     }

@@ -6,8 +6,9 @@
 //!   `authorisation.rs`: the `[[allow]]` list; `limits.rs`: quotas; `client_stream.rs`: both for
 //!   one stream;
 //! - `grpc.rs`, `http.rs`: the two forms of the API; `durable.rs`: durable permits over HTTP;
-//!   `reentry.rs`: work that runs under a permit already; `status.rs`: the status of all nodes in
-//!   one reply; `operators/`: members, evictions, k;
+//!   `wanted.rs`: the slots that a request names; `reentry.rs`: work that runs under a permit
+//!   already; `status.rs`: the status of all nodes in one reply; `operators/`: members, evictions,
+//!   k;
 //! - `error.rs`: the one error type, with its status in gRPC and HTTP.
 
 pub(crate) mod access;
@@ -24,6 +25,7 @@ mod operators;
 mod reentry;
 mod status;
 mod unix_socket;
+mod wanted;
 
 pub(crate) use access::AccessControl;
 pub(crate) use listener::Listener;

@@ -359,6 +359,10 @@ impl Shell {
                 }
                 Action::Store(gate, bytes) => self.store.put(gate, &bytes)?,
                 Action::StoreGateSetting(setting) => self.store.put_gate_setting(&setting)?,
+                Action::MarkOnce(client, number, mark) => {
+                    let marked = self.store.mark_once(&mark)?;
+                    next.push(Input::Marked(client, number, marked));
+                }
                 Action::Answer(number, reply) => {
                     if let Some(answer) = self.calls.remove(&number) {
                         let _ = answer.send(reply);
@@ -386,7 +390,7 @@ impl Shell {
                 Action::ForgetTree(tree) => drop(self.trees.remove(&tree)),
                 Action::Opened(gate) => {
                     if let Some(lending) = &self.lending {
-                        lending.note(&gate.name, gate.k);
+                        lending.note(&gate.name, &gate.slots());
                     }
                 }
                 Action::Changed => self.changes.send_modify(|version| *version += 1),

@@ -3,7 +3,7 @@
 //! The kernel drops a lock when the last process that has it ends, for whatever reason. So a slot
 //! is in use while the file of its grant is locked. No clock is needed, a frozen holder keeps its
 //! slot, and a node that was killed finds the holders by trying the locks. For that case a file
-//! beside the slots of a gate stores its k.
+//! beside the slots of a gate stores its k, and what k comes from.
 //!
 //! The node may serve users who do not trust each other. So only the holder learns the name of its
 //! file, which ends in 128 random bits, and nobody but the node can list or change the folder.
@@ -18,6 +18,7 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use kgate_control::state::{KSource, Slots};
 use rustix::fs::{FlockOperation, flock};
 
 pub(crate) use prober::{Prober, Watched};
@@ -50,7 +51,7 @@ pub(crate) struct SlotFiles {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FoundGate {
     pub(crate) name: String,
-    pub(crate) k: u32,
+    pub(crate) slots: Slots,
     pub(crate) in_use: Vec<u32>,
 }
 
@@ -67,6 +68,29 @@ fn parse(name: &str) -> Option<(String, u32)> {
     }
     let (gate, slot) = rest.rsplit_once('.')?;
     Some((gate.replace('%', "/"), slot.parse().ok()?))
+}
+
+/// The content of a file with the slots of a gate: k, and below it its expression or the names.
+fn text_of(slots: &Slots) -> String {
+    let Slots { k, source } = slots;
+    match source {
+        KSource::Number => k.to_string(),
+        KSource::Expression(text) => format!("{k}\nexpression\n{text}\n"),
+        KSource::Names(names) => format!("{k}\nnames\n{}\n", names.join("\n")),
+    }
+}
+
+/// The slots that [`text_of`] wrote. A file that was cut off while it was written has only its k.
+fn slots_of(text: &str) -> Option<Slots> {
+    let mut lines = text.lines();
+    let k: u32 = lines.next()?.parse().ok()?;
+    let source = match lines.next().filter(|_| text.ends_with('\n')) {
+        Some("expression") => KSource::Expression(lines.next().unwrap_or_default().to_owned()),
+        Some("names") => KSource::Names(lines.map(str::to_owned).collect()),
+        Some(_) | None => KSource::Number,
+    };
+    let slots = Slots { k, source };
+    Some(if slots.check().is_ok() { slots } else { k.into() })
 }
 
 /// Whether no process has locked the file, which is then removed. That happens while it is locked
@@ -98,8 +122,8 @@ impl SlotFiles {
         self.slots().join(format!("{}.k", escaped(gate)))
     }
 
-    /// Stores the k of a gate.
-    pub(crate) fn note(&self, gate: &str, k: u32) {
+    /// Stores the slots of a gate.
+    pub(crate) fn note(&self, gate: &str, slots: &Slots) {
         let mut options = File::options();
         let written = options
             .write(true)
@@ -107,7 +131,7 @@ impl SlotFiles {
             .truncate(true)
             .mode(0o600)
             .open(self.k_file(gate))
-            .and_then(|mut file| io::Write::write_all(&mut file, k.to_string().as_bytes()));
+            .and_then(|mut file| io::Write::write_all(&mut file, text_of(slots).as_bytes()));
         if let Err(error) = written {
             let text = "cannot persist k: after a restart the gate has the k of its slots in use";
             tracing::error!(gate, %error, "{text}");
@@ -174,14 +198,17 @@ impl SlotFiles {
         for (name, slot) in self.files.keys() {
             match found.last_mut().filter(|gate| gate.name == *name) {
                 Some(gate) => gate.in_use.push(*slot),
-                None => found.push(FoundGate { name: name.clone(), k: 0, in_use: vec![*slot] }),
+                None => {
+                    let (name, slots) = (name.clone(), Slots::default());
+                    found.push(FoundGate { name, slots, in_use: vec![*slot] });
+                }
             }
         }
         for gate in &mut found {
             let noted = std::fs::read_to_string(self.k_file(&gate.name)).ok();
-            let noted = noted.and_then(|text| text.parse().ok()).unwrap_or(0);
+            let noted = noted.and_then(|text| slots_of(&text)).unwrap_or_default();
             let used = gate.in_use.iter().map(|slot| slot + 1).max().unwrap_or(0);
-            gate.k = used.max(noted);
+            gate.slots = if used > noted.k { used.into() } else { noted };
         }
         self.forget_other_gates(&found);
         found
@@ -223,17 +250,20 @@ mod tests {
         let folder = TempFolder::new("slot-files");
         let mut files = open(&folder);
         // Without a check `a/b.0.k` would be a file of slot 0 of `a/b`.
-        files.note("a/b.0", 3);
-        files.note("idle", 2);
+        files.note("a/b.0", &3.into());
+        files.note("idle", &2.into());
         lend(&mut files, "idle", 0);
         let lock = lock_file(&lend(&mut files, "a/b.0", 1)).unwrap();
-        let restored = FoundGate { name: "a/b.0".into(), k: 3, in_use: vec![1] };
+        let restored = FoundGate { name: "a/b.0".into(), slots: 3.into(), in_use: vec![1] };
         let mut next = open(&folder);
         assert_eq!(next.gates(), [restored]);
         assert!(!next.k_file("idle").exists());
         assert!(next.lend("a/b.0", &[1]).is_err(), "it is in use");
-        next.note("a/b.0", 1);
-        assert_eq!(open(&folder).gates()[0].k, 2, "a smaller k hides no holder");
+        next.note("a/b.0", &1.into());
+        assert_eq!(open(&folder).gates()[0].slots.k, 2, "a smaller k hides no holder");
+        let named = Slots::named(["a", "b"].map(str::to_owned).to_vec());
+        next.note("a/b.0", &named);
+        assert_eq!(open(&folder).gates()[0].slots, named);
         drop(lock);
         assert_eq!(open(&folder).gates(), []);
         assert!(next.lend("a/b.0", &[1]).is_ok());
@@ -253,6 +283,20 @@ mod tests {
         assert!(lock_file(&first).is_err(), "too late");
         assert!(lock_file(&second).is_ok());
         assert_eq!(open(&folder).gates(), [], "the lock of a removed file counts for nothing");
+    }
+
+    /// What k comes from is read as it was written; a file that was cut off gives k alone.
+    #[test]
+    fn slots_as_text() {
+        let named = Slots::named(["cuda:0", "cuda:1"].map(str::to_owned).to_vec());
+        let expression = Slots { k: 4, source: KSource::Expression("cores/2".to_owned()) };
+        for slots in [Slots::from(3), named.clone(), expression] {
+            assert_eq!(slots_of(&text_of(&slots)), Some(slots));
+        }
+        for cut in ["2\nnames\ncuda:0\n", "2\nnames\ncuda:0\ncud", "2\nexpression\ncores"] {
+            assert_eq!(slots_of(cut), Some(2.into()), "{cut:?}");
+        }
+        assert_eq!((slots_of(""), slots_of("names")), (None, None));
     }
 
     /// Nobody else can list the folder, or write to a file.

@@ -8,6 +8,8 @@
 //! back: after a crash there is no mark, and the start is a new incarnation (R2). A start that
 //! fails before it takes the state (its port is in use) leaves the mark for the next one.
 
+mod once;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

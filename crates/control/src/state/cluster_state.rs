@@ -6,7 +6,7 @@ use std::fmt;
 use kgate_core::{Fence, Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
-use super::Change;
+use super::{Change, KSource, OnceMark, Slots};
 use crate::membership::{LeaseTerms, Membership, StoreId};
 use crate::voters::Voters;
 
@@ -115,6 +115,8 @@ pub struct Gate {
     pub name: String,
     /// The number of slots.
     pub k: u32,
+    /// What k comes from.
+    pub source: KSource,
     /// The protocol that grants its slots.
     pub protocol: String,
     /// The number of queues that its slots are split into.
@@ -129,6 +131,13 @@ pub struct Gate {
     pub created: u64,
     /// The entry that changed it last: part of its view ([`ClusterState::view_of`]).
     pub version: u64,
+}
+
+impl Gate {
+    /// Its slots.
+    pub fn slots(&self) -> Slots {
+        Slots { k: self.k, source: self.source.clone() }
+    }
 }
 
 /// A permit that outlives its node: the log holds it.
@@ -173,6 +182,8 @@ pub struct ClusterState {
     pub gates: BTreeMap<GateId, Gate>,
     /// The durable permits.
     pub permits: BTreeMap<PermitId, DurablePermit>,
+    /// The keys of each gate that are used.
+    pub once: BTreeMap<GateId, BTreeMap<String, OnceMark>>,
 }
 
 impl ClusterState {
@@ -193,6 +204,7 @@ impl ClusterState {
         self.members_since(older, &mut changes);
         self.gates_since(older, &mut changes);
         self.permits_since(older, &mut changes);
+        self.once_since(older, &mut changes);
         if self.voters != older.voters {
             changes.push(Change::Voters(self.voters.clone()));
         }
@@ -216,6 +228,7 @@ impl ClusterState {
             }
             Change::GateDeleted(id, _) => {
                 self.gates.remove(id);
+                self.once.remove(id);
             }
             Change::PermitHeld(id, permit) => {
                 self.permits.insert(*id, permit.clone());
@@ -228,6 +241,10 @@ impl ClusterState {
             Change::PermitFreed(id, ..) => {
                 self.permits.remove(id);
             }
+            Change::OnceMarked(gate, key, mark) => {
+                self.once.entry(*gate).or_default().insert(key.clone(), mark.clone());
+            }
+            Change::OnceExpired(gate, key) => self.forget_once(*gate, key),
             Change::Voters(voters) => self.voters = voters.clone(),
         }
     }

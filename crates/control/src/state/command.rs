@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::cluster_state::{
     Cluster, ClusterId, DirectoryEntry, DurablePermit, Gate, GateId, PermitId, Policy, SecretHash,
 };
+use super::once::OnceMark;
+use super::slots::{KSource, Slots};
 use crate::lease::Proposal;
 use crate::membership::{Eviction, LeaseTerms, MembershipChange, StoreId};
 use crate::voters::Voters;
@@ -101,12 +103,13 @@ pub enum Command {
     },
     /// An incarnation is evicted, if rule E4 allows it.
     Evict(Eviction),
-    /// Creates a gate. The first one to do so wins; another k is a conflict.
+    /// Creates a gate. The first one to do so wins; slots that it does not satisfy
+    /// ([`Slots::satisfies`]) are a conflict.
     CreateGate {
         /// The name of the gate.
         name: String,
-        /// The number of slots.
-        k: u32,
+        /// Its slots.
+        slots: Slots,
         /// The protocol that grants its slots.
         protocol: String,
         /// The number of queues that its slots are split into, fixed until the gate is deleted.
@@ -124,6 +127,9 @@ pub enum Command {
         name: String,
         /// The new number of slots, if it changes.
         k: Option<u32>,
+        /// What k comes from, if that changes. With a new k alone, an expression is dropped, and
+        /// names stay.
+        source: Option<KSource>,
         /// The new policy, if it changes.
         policy: Option<Policy>,
         /// The version that is to be changed: rejected if the gate has another one by now. None
@@ -183,6 +189,28 @@ pub enum Command {
         /// How often it had been renewed.
         renewals: u64,
     },
+    /// A client uses a key of a gate. Rejected if the key is used by another one.
+    MarkOnce {
+        /// The gate.
+        gate: GateId,
+        /// The key.
+        key: String,
+        /// The hash of a random number of the client: the same when it proposes again.
+        token: SecretHash,
+        /// The client, for people.
+        by: String,
+        /// How long the key is used.
+        ttl: Span,
+    },
+    /// The time to live of a key is over: a node has counted it since it learned of the mark.
+    ExpireOnce {
+        /// The gate.
+        gate: GateId,
+        /// The key.
+        key: String,
+        /// The entry that marked it.
+        at: u64,
+    },
     /// An operator evicts a durable permit.
     EvictPermit {
         /// Which permit.
@@ -201,7 +229,9 @@ impl Command {
             | Self::HoldPermit { .. }
             | Self::ReleasePermit { .. }
             | Self::RenewPermit { .. }
-            | Self::ExpirePermit { .. } => true,
+            | Self::ExpirePermit { .. }
+            | Self::MarkOnce { .. }
+            | Self::ExpireOnce { .. } => true,
             Self::Bootstrap { .. }
             | Self::RegisterNode { .. }
             | Self::Add { .. }
@@ -265,6 +295,10 @@ pub enum Applied {
     Renewed(u64),
     /// The slots of the durable permit are free.
     Freed,
+    /// The key is used by this client, and by nobody else.
+    Marked,
+    /// The key is not used any more.
+    OnceExpired,
 }
 
 /// What is different after an entry was applied. The node follows these.
@@ -285,7 +319,7 @@ pub enum Change {
     DirectoryRemoved(NodeId),
     /// A gate was created.
     GateCreated(Gate),
-    /// The k or the policy of a gate changed. Its version is the entry that did it.
+    /// The slots or the policy of a gate changed. Its version is the entry that did it.
     GateChanged(Gate),
     /// A gate was deleted, by the entry of this index.
     GateDeleted(GateId, u64),
@@ -295,6 +329,10 @@ pub enum Change {
     PermitRenewed(PermitId, u64),
     /// A durable permit is not held any more.
     PermitFreed(PermitId, DurablePermit, FreeReason),
+    /// A key of a gate is used.
+    OnceMarked(GateId, String, OnceMark),
+    /// A key of a gate is not used any more.
+    OnceExpired(GateId, String),
     /// The voters, as applied.
     Voters(Voters),
 }

@@ -2,13 +2,14 @@
 //! nothing is held.
 
 use super::{
-    Applied, Change, ClusterState, Gate, GateId, Invalid, Limit, Outcome, Policy, Rejected, State,
-    TextField, bounds, check_text, invalid, start,
+    Applied, Change, ClusterState, Gate, GateId, Invalid, KSource, Limit, Outcome, Policy,
+    Rejected, Slots, State, TextField, bounds, check_text, invalid, start,
 };
 
 /// What [`super::Command::SetGate`] asks for.
 pub(super) struct GateChange {
     pub(super) k: Option<u32>,
+    pub(super) source: Option<KSource>,
     pub(super) policy: Option<Policy>,
     pub(super) version: Option<u64>,
     pub(super) author: String,
@@ -26,6 +27,7 @@ impl State {
         if self.cluster_state.gates.len() >= bounds::GATES {
             return Err(Rejected::LimitReached(Limit::Gates));
         }
+        self.check_names(&gate)?;
         self.last_gate += 1;
         gate.id = GateId(self.last_gate);
         self.cluster_state.gates.insert(gate.id, gate.clone());
@@ -34,21 +36,32 @@ impl State {
     }
 
     pub(super) fn set_gate(&mut self, index: u64, name: &str, change: GateChange) -> Outcome {
-        let GateChange { k, policy, version, author } = change;
+        let GateChange { k, source, policy, version, author } = change;
         check_text(TextField::Author, &author, 0)?;
-        let id = self.gate_named(name)?.id;
+        let mut wanted = self.gate_named(name)?.clone();
+        wanted.source = match (source, k) {
+            (Some(source), _) => source,
+            (None, Some(_)) => wanted.source.after_number(),
+            (None, None) => wanted.source,
+        };
+        wanted.k = k.unwrap_or(wanted.k);
+        wanted.policy = policy.unwrap_or(wanted.policy);
+        check_slots(&wanted)?;
+        self.check_names(&wanted)?;
+        let id = wanted.id;
+        let known = &self.cluster_state.gates[&id];
+        if known.k > 0 {
+            let moves = known.source.check_moves(&wanted.source);
+            moves.map_err(|bad| Rejected::Invalid(Invalid::Slots(bad)))?;
+        }
         let gate = self.cluster_state.gates.get_mut(&id).expect("it was found");
-        let mut wanted = gate.clone();
-        wanted.k = k.unwrap_or(gate.k);
-        wanted.policy = policy.unwrap_or(gate.policy);
-        check_k(wanted.k)?;
         if wanted == *gate {
             return Ok((Applied::Gate { gate: id, version: gate.version }, Vec::new()));
         }
         if version.is_some_and(|version| version != gate.version) {
-            return Err(conflict(gate, wanted.k, author));
+            return Err(conflict(gate, wanted.slots(), author));
         }
-        if wanted.k != gate.k {
+        if wanted.slots() != gate.slots() {
             wanted.author = author;
         }
         wanted.version = index;
@@ -70,8 +83,20 @@ impl State {
             return Err(Rejected::GateHasPermits(gate));
         }
         self.cluster_state.gates.remove(&id);
+        self.cluster_state.once.remove(&id);
         self.fences.retain(|(gate, _), _| *gate != id);
         Ok((Applied::Deleted, vec![Change::GateDeleted(id, index)]))
+    }
+
+    /// Checks that the names of a gate fit beside those of all others.
+    fn check_names(&self, wanted: &Gate) -> Result<(), Rejected> {
+        let others = self.cluster_state.gates.values().filter(|gate| gate.name != wanted.name);
+        let others: usize = others.map(|gate| gate.source.names().len()).sum();
+        let names = wanted.source.names().len();
+        if names > 0 && others + names > bounds::NAMES_IN_ALL {
+            return Err(Rejected::LimitReached(Limit::Names));
+        }
+        Ok(())
     }
 
     fn gate_named(&self, name: &str) -> Result<&Gate, Rejected> {
@@ -100,8 +125,8 @@ impl ClusterState {
 /// Whether an existing gate is what is asked for. The policy is not compared: an operator may have
 /// changed it since.
 fn check_same(known: &Gate, wanted: &Gate) -> Result<(), Rejected> {
-    if known.k != wanted.k {
-        return Err(conflict(known, wanted.k, wanted.author.clone()));
+    if !known.slots().satisfies(&wanted.slots()) {
+        return Err(conflict(known, wanted.slots(), wanted.author.clone()));
     }
     if known.protocol != wanted.protocol || known.lanes != wanted.lanes {
         return Err(Rejected::ProtocolConflict {
@@ -115,14 +140,15 @@ fn check_same(known: &Gate, wanted: &Gate) -> Result<(), Rejected> {
     Ok(())
 }
 
-fn conflict(gate: &Gate, wanted: u32, wanted_by: String) -> Rejected {
-    let (k, author) = (gate.k, gate.author.clone());
-    Rejected::Conflict { gate: gate.name.clone(), k, author, wanted, wanted_by }
+fn conflict(gate: &Gate, wanted: Slots, wanted_by: String) -> Rejected {
+    let (slots, wanted) = (Box::new(gate.slots()), Box::new(wanted));
+    let (gate, author) = (gate.name.clone(), gate.author.clone());
+    Rejected::Conflict { gate, slots, author, wanted, wanted_by }
 }
 
 fn check_gate(gate: &Gate) -> Result<(), Rejected> {
     check_name(&gate.name)?;
-    check_k(gate.k)?;
+    check_slots(gate)?;
     check_text(TextField::Protocol, &gate.protocol, 1)?;
     if gate.k == 0 {
         return invalid(Invalid::ZeroK);
@@ -136,8 +162,11 @@ fn check_gate(gate: &Gate) -> Result<(), Rejected> {
     Ok(())
 }
 
-fn check_k(k: u32) -> Result<(), Rejected> {
-    if k > bounds::SLOTS { invalid(Invalid::K(k)) } else { Ok(()) }
+fn check_slots(gate: &Gate) -> Result<(), Rejected> {
+    if gate.k > bounds::SLOTS {
+        return invalid(Invalid::K(gate.k));
+    }
+    gate.slots().check().map_err(|bad| Rejected::Invalid(Invalid::Slots(bad)))
 }
 
 fn check_name(name: &str) -> Result<(), Rejected> {

@@ -10,6 +10,7 @@
 //!   suspicions and evictions (rules E1 to E6, R2, R4).
 //! - Gates: the first command to create one wins. The version of a gate is the entry that changed
 //!   it last.
+//! - Keys that are used at most once, under the permits of a gate.
 //! - Durable permits: in the log before they are granted (docs/internals/leases.md, `hold`).
 //!
 //! The voters are the log's own business. The state learns of a change when it is applied
@@ -20,8 +21,10 @@ mod cluster_state;
 mod command;
 mod gates;
 mod members;
+mod once;
 mod permits;
 mod rejected;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +33,9 @@ pub use cluster_state::{
     Gate, GateId, PermitId, Policy, SecretHash,
 };
 pub use command::{Applied, Change, Command, FreeReason};
+pub use once::OnceMark;
 pub use rejected::{Invalid, InvalidVoters, Limit, Outdated, Rejected, TextField};
+pub use slots::{BadSlots, KSource, Slots};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +58,16 @@ pub mod bounds {
     pub const GATES: usize = 4096;
     /// The most slots of a gate.
     pub const SLOTS: u32 = 1 << 16;
+    /// The most bytes of the name of a slot, and of an expression for k.
+    pub const SLOT_NAME: usize = 64;
+    /// The most named slots of a gate.
+    pub const NAMES: usize = 1024;
+    /// The most named slots of all gates. Their names fit into one message between nodes.
+    pub const NAMES_IN_ALL: usize = 8192;
+    /// The most keys of a gate that are used at once.
+    pub const ONCE_KEYS: usize = 1024;
+    /// The most keys of all gates that are used at once.
+    pub const ONCE_KEYS_IN_ALL: usize = 16_384;
     /// The most durable permits at once.
     pub const PERMITS: usize = 16_384;
     /// The most slots of one durable permit.
@@ -150,12 +165,13 @@ impl State {
                 self.unsuspect(index, node, incarnation, at)
             }
             Command::Evict(eviction) => self.evict(index, eviction),
-            Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author } => {
+            Command::CreateGate { name, slots, protocol, lanes, policy, weight_max, author } => {
                 let (id, created, version) = (GateId(0), index, index);
                 self.create_gate(Gate {
                     id,
                     name,
-                    k,
+                    k: slots.k,
+                    source: slots.source,
                     protocol,
                     lanes,
                     policy,
@@ -165,8 +181,8 @@ impl State {
                     version,
                 })
             }
-            Command::SetGate { name, k, policy, version, author } => {
-                self.set_gate(index, &name, GateChange { k, policy, version, author })
+            Command::SetGate { name, k, source, policy, version, author } => {
+                self.set_gate(index, &name, GateChange { k, source, policy, version, author })
             }
             Command::DeleteGate { name, version } => self.delete_gate(index, &name, version),
             Command::HoldPermit { gate, slots, fence, by, holder, secret, ttl } => {
@@ -181,6 +197,10 @@ impl State {
             Command::RenewPermit { permit, secret } => self.renew(permit, secret),
             Command::ExpirePermit { permit, renewals } => self.expire(permit, renewals),
             Command::EvictPermit { permit, author } => self.evict_permit(permit, author),
+            Command::MarkOnce { gate, key, token, by, ttl } => {
+                self.mark_once(gate, key, OnceMark { at: index, token, by, ttl })
+            }
+            Command::ExpireOnce { gate, key, at } => self.expire_once(gate, key, at),
         }
     }
 }

@@ -10,8 +10,8 @@ use std::fmt;
 use kgate_core::{Incarnation, NodeId};
 use serde::{Deserialize, Serialize};
 
-use super::bounds;
 use super::cluster_state::{GateId, PermitId};
+use super::{BadSlots, Slots, bounds};
 use crate::membership::EvictionError;
 use crate::voters::{NodeList, VOTERS_MAX};
 
@@ -159,20 +159,22 @@ pub enum Rejected {
     #[error(transparent)]
     Voters(InvalidVoters),
 
-    /// The gate exists with another k.
+    /// The gate exists with other slots.
     #[error(
-        "gate {gate} has k = {k}, set by {author}; {wanted_by} asks for k = {wanted}: leave out \
-         -k, or change it: `kgate set {gate} -k {wanted}`"
+        "gate {gate} has {slots}, set by {author}; {wanted_by} asks for {wanted}: leave out {}, \
+         or change it: `kgate set {gate} {}`",
+        .wanted.flag(),
+        .slots.change_to(.wanted)
     )]
     Conflict {
         /// Which gate.
         gate: String,
-        /// Its k.
-        k: u32,
-        /// Who set it.
+        /// Its slots.
+        slots: Box<Slots>,
+        /// Who set them.
         author: String,
-        /// The k that was proposed.
-        wanted: u32,
+        /// The slots that were proposed.
+        wanted: Box<Slots>,
         /// Who proposed it.
         wanted_by: String,
     },
@@ -219,6 +221,23 @@ pub enum Rejected {
     /// The gate cannot be deleted while the log holds permits of it.
     #[error("gate {0} has durable permits: they must be released or evicted first")]
     GateHasPermits(String),
+
+    /// The key was marked before, by somebody else.
+    #[error("key `{key}` of gate {gate} was used by {by}: it is used at most once")]
+    OnceUsed {
+        /// Which gate.
+        gate: String,
+        /// The start of the key.
+        key: String,
+        /// Who marked it.
+        by: String,
+    },
+    /// The key is not marked by that entry, or not any more.
+    #[error("key `{key}` is not used any more, or again")]
+    OnceExpired {
+        /// The start of the key.
+        key: String,
+    },
 
     /// The permit is not held, or not any more.
     #[error("{0} is not held any more: it was released, has expired or was evicted")]
@@ -269,6 +288,9 @@ pub enum Invalid {
     /// k is above the bound.
     #[error("k = {0} is too many slots for one gate: at most {most}", most = bounds::SLOTS)]
     K(u32),
+    /// The names of slots, or the expression, are not valid.
+    #[error(transparent)]
+    Slots(BadSlots),
     /// A gate cannot be created without slots.
     #[error("a gate is created with k of at least 1: k = 0 closes a gate that exists")]
     ZeroK,
@@ -328,6 +350,8 @@ pub enum TextField {
     Holder,
     /// The name of a protocol.
     Protocol,
+    /// A key that is used once.
+    OnceKey,
 }
 
 impl fmt::Display for TextField {
@@ -339,6 +363,7 @@ impl fmt::Display for TextField {
             TextField::Author => "an author",
             TextField::Holder => "a holder",
             TextField::Protocol => "the name of a protocol",
+            TextField::OnceKey => "a key of --once",
         })
     }
 }
@@ -352,6 +377,21 @@ pub enum Limit {
     /// There are too many gates.
     #[error("there are {} gates already: delete one first", bounds::GATES)]
     Gates,
+    /// Too many slots have names.
+    #[error(
+        "the gates would have more than {} named slots in all: drop names that are not needed with \
+         `kgate set NAME --no-names`",
+        bounds::NAMES_IN_ALL
+    )]
+    Names,
+    /// Too many keys are used.
+    #[error(
+        "{} keys of --once are used at this gate, or {} at all gates, the maximum: wait until some \
+         expire, and give a shorter --once-ttl",
+        bounds::ONCE_KEYS,
+        bounds::ONCE_KEYS_IN_ALL
+    )]
+    OnceKeys,
     /// The log holds too many permits.
     #[error("the log holds {} permits already: release or evict one first", bounds::PERMITS)]
     Permits,

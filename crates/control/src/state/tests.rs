@@ -1,5 +1,7 @@
 //! One test per rule, then random sequences of commands against the invariants of the state.
 
+mod slots;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{Fence, Incarnation, NodeId, Span};
@@ -68,7 +70,7 @@ fn evict(node: u32, incarnation: u32, at: u64, voters_at: u64, waited: Span) -> 
 fn create(name: &str, k: u32, author: &str) -> Command {
     Command::CreateGate {
         name: name.to_owned(),
-        k,
+        slots: k.into(),
         protocol: "slots".to_owned(),
         lanes: 1,
         policy: Policy::Hold,
@@ -81,6 +83,7 @@ fn set(name: &str, k: u32) -> Command {
     Command::SetGate {
         name: name.to_owned(),
         k: Some(k),
+        source: None,
         policy: None,
         version: None,
         author: "op".to_owned(),
@@ -405,8 +408,8 @@ fn any_gate_command() -> impl Strategy<Value = Command> {
     let permit = (1..60_u64).prop_map(PermitId);
     prop_oneof![
         1 => (name.clone(), small.clone()).prop_map(|(name, k)| create(name, k, "ann")),
-        1 => (name.clone(), small).prop_map(|(name, k)| set(name, k)),
-        1 => (name, 1..60_u64).prop_map(|(name, version)| {
+        1 => (name.clone(), small.clone()).prop_map(|(name, k)| set(name, k)),
+        1 => (name.clone(), 1..60_u64).prop_map(|(name, version)| {
             Command::DeleteGate { name: name.to_owned(), version }
         }),
         4 => (1..3_u32, slots, 0..40_u128, (0..4_u32, 1..4_u32))
@@ -416,6 +419,17 @@ fn any_gate_command() -> impl Strategy<Value = Command> {
         }),
         1 => (permit, 0..2_u64)
             .prop_map(|(permit, renewals)| Command::ExpirePermit { permit, renewals }),
+        1 => (name.clone(), 0..3_usize).prop_map(|(name, names)| {
+            slots::create_with(name, slots::named(&["x", "y", "z"][..=names]))
+        }),
+        1 => (name, prop::option::of(small)).prop_map(|(name, k)| {
+            slots::set_with(name, k, Some(slots::named(&["x", "y"]).source))
+        }),
+        2 => (1..3_u32, prop::sample::select(vec!["k", "l"]), 0..3_u8)
+            .prop_map(|(gate, key, client)| slots::mark(gate, key, client, 1)),
+        1 => (1..3_u32, prop::sample::select(vec!["k", "l"]), 1..60_u64).prop_map(
+            |(gate, key, at)| Command::ExpireOnce { gate: GateId(gate), key: key.to_owned(), at }
+        ),
     ]
 }
 
@@ -438,6 +452,9 @@ fn check_invariants(state: &ClusterState, index: u64, stores: &mut BTreeMap<Node
     assert!(state.permits.values().all(|permit| state.gates.contains_key(&permit.gate)));
     let versions = |gate: &Gate| gate.created <= gate.version && gate.version <= index;
     assert!(state.gates.values().all(versions));
+    assert!(state.gates.values().all(|gate| gate.slots().check().is_ok()));
+    assert!(state.once_marks().all(|(gate, ..)| state.gates.contains_key(&gate)));
+    assert!(state.once.values().all(|keys| !keys.is_empty()));
     assert!(state.view <= index && state.applied == index);
 }
 
@@ -507,6 +524,7 @@ fn followed(state: &ClusterState, other: &ClusterState) -> Result<(), TestCaseEr
     prop_assert_eq!(&state.membership, &other.membership);
     prop_assert_eq!(&state.gates, &other.gates);
     prop_assert_eq!(&state.permits, &other.permits);
+    prop_assert_eq!(&state.once, &other.once);
     Ok(())
 }
 
@@ -591,6 +609,7 @@ fn a_change_of_k_is_compare_and_set() {
     let set = |k, author: &str| Command::SetGate {
         name: "gpu".to_owned(),
         k: Some(k),
+        source: None,
         policy: None,
         version: Some(version),
         author: author.to_owned(),

@@ -31,6 +31,7 @@ pub(crate) fn of_refusal(kind: RefusalKind, busy_code: u8) -> u8 {
         RefusalKind::Unavailable => UNAVAILABLE,
         RefusalKind::Conflict => K_CONFLICT,
         RefusalKind::Usage => USAGE,
+        RefusalKind::Done => 0,
         RefusalKind::Internal => FAILED,
     }
 }
@@ -100,6 +101,7 @@ mod tests {
             (RefusalKind::Unavailable, 122),
             (RefusalKind::Conflict, 123),
             (RefusalKind::Usage, 2),
+            (RefusalKind::Done, 0),
             (RefusalKind::Internal, 125),
         ];
         for (kind, code) in codes {

@@ -17,7 +17,6 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
 
 use clap::ArgMatches;
 use kgate_client::local::create_user_folder;
@@ -26,7 +25,8 @@ use serde::{Deserialize, Serialize};
 
 use super::holder::{self, BoundProcess, Instructions};
 use super::keeper::{UseCgroup, Wait, Weight};
-use super::options::{AcquireArgs, ForPid, ReleaseArgs, UsageError};
+use super::options::{AcquireArgs, ForPid, LONGEST_TTL, ReleaseArgs, SHORTEST_TTL, UsageError};
+use super::wanted::note_options;
 use super::{caller, exit};
 
 /// Number of words of the holder's CMD that `kgate status` does not show: `/proc/self/exe hold`.
@@ -35,16 +35,14 @@ pub(crate) const HIDDEN_WORDS: usize = 2;
 /// Length of a token.
 const TOKEN_DIGITS: u64 = 32;
 
-/// The shortest and the longest time to live, as in a cluster.
-const SHORTEST_TTL: Duration = Duration::from_secs(1);
-const LONGEST_TTL: Duration = Duration::from_secs(366 * 86_400);
-
 /// The output of `acquire`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Held {
     token: String,
     gate: String,
     slots: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    slot_names: Vec<String>,
     k: u32,
     fence: String,
     node: String,
@@ -58,10 +56,13 @@ impl Held {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let slots =
             variable("KGATE_SLOTS").split(',').filter_map(|slot| slot.parse().ok()).collect();
+        let names = variable("KGATE_SLOT_NAMES");
+        let slot_names =
+            names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let k = variable("KGATE_K").parse().unwrap_or(0);
         let (gate, fence, node) =
             (variable("KGATE_GATE"), variable("KGATE_FENCE"), variable("KGATE_NODE"));
-        Self { token, gate, slots, k, fence, node, ttl_ms }
+        Self { token, gate, slots, slot_names, k, fence, node, ttl_ms }
     }
 }
 
@@ -92,9 +93,8 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode
         run.arg("--node").arg(node);
     }
     run.args(request.credentials.flags());
-    if let Some(k) = request.k {
-        run.arg("-k").arg(k.to_string());
-    }
+    run.args(request.slots.options());
+    run.args(note_options(&request.note));
     match request.wait {
         Wait::ForEver => {}
         Wait::AtMost(span) => drop(run.arg("-w").arg(format!("{}ms", span.as_millis().max(1)))),

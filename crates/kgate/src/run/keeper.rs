@@ -15,12 +15,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use kgate_node::core::Note;
 use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
 use super::lease_clock::LeaseInstant;
 use super::margins::Margins;
 use super::waiting::WaitReport;
+use super::wanted::WantedSlots;
 use crate::credentials::CredentialArgs;
 
 /// Requests, holds and releases a permit at a node.
@@ -50,8 +52,12 @@ pub(crate) struct AcquireRequest {
     pub(crate) credentials: CredentialArgs,
     /// The command, shown by `kgate status`.
     pub(crate) command: String,
-    /// The k that the gate must have; a new gate gets it.
-    pub(crate) k: Option<u32>,
+    /// The slots that the gate must have; a new gate gets them.
+    pub(crate) slots: WantedSlots,
+    /// What the request says of itself.
+    pub(crate) note: Note,
+    /// The key that the command uses, after the grant and before it starts.
+    pub(crate) once: Option<Once>,
     pub(crate) weight: Weight,
     pub(crate) wait: Wait,
     /// Whether the command gets a control group of its own.
@@ -63,6 +69,13 @@ pub(crate) struct AcquireRequest {
     pub(crate) grace: Option<Duration>,
     /// Whether [`KeeperEvent::Waiting`] is shown to somebody.
     pub(crate) reports_wait: bool,
+}
+
+/// A key that is used at most once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Once {
+    pub(crate) key: String,
+    pub(crate) ttl: Duration,
 }
 
 /// How many slots to take.
@@ -99,6 +112,8 @@ pub(crate) enum Wait {
 pub(crate) struct Granted {
     /// In ascending order, at least one.
     pub(crate) slots: Vec<u32>,
+    /// Their names; empty if they have none.
+    pub(crate) slot_names: Vec<String>,
     pub(crate) fence: u128,
     pub(crate) k: u32,
     pub(crate) node: String,
@@ -145,6 +160,8 @@ pub(crate) enum RefusalKind {
     Conflict,
     /// The request is invalid.
     Usage,
+    /// The key of `--once` is used: there is nothing to do.
+    Done,
     /// The keeper failed.
     Internal,
 }

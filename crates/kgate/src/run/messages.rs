@@ -73,8 +73,8 @@ pub(crate) fn not_run(command: &str, errno: i32) -> (u8, String) {
 
 /// The environment of CMD.
 pub(crate) fn variables(request: &AcquireRequest, granted: &Granted) -> Vec<(String, String)> {
-    let Granted { slots, fence, k, node, .. } = granted;
-    let mut variables = permit_variables(&request.gate, slots, *k, *fence, node);
+    let Granted { slots, slot_names, fence, k, node, .. } = granted;
+    let mut variables = permit_variables(&request.gate, (slots, slot_names), *k, *fence, node);
     variables.extend(granted.variables.iter().cloned());
     variables
 }
@@ -82,7 +82,7 @@ pub(crate) fn variables(request: &AcquireRequest, granted: &Granted) -> Vec<(Str
 /// What CMD's environment says of its permit.
 pub(crate) fn permit_variables(
     gate: &str,
-    slots: &[u32],
+    (slots, names): (&[u32], &[String]),
     k: u32,
     fence: u128,
     node: &str,
@@ -92,6 +92,9 @@ pub(crate) fn permit_variables(
         ("KGATE_GATE", gate.to_owned()),
         ("KGATE_SLOT", lowest),
         ("KGATE_SLOTS", listed(slots)),
+        // Empty without names: those of a command around this one must not be seen.
+        ("KGATE_SLOT_NAME", names.first().cloned().unwrap_or_default()),
+        ("KGATE_SLOT_NAMES", names.join(",")),
         ("KGATE_K", k.to_string()),
         ("KGATE_FENCE", format!("{fence:032x}")),
         ("KGATE_NODE", node.to_owned()),

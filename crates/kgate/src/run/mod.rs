@@ -33,6 +33,7 @@ mod stage;
 mod sweep;
 mod terminal;
 pub(crate) mod waiting;
+pub(crate) mod wanted;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -64,6 +65,7 @@ pub(crate) fn run(
     let command = args.words();
     let request = AcquireRequest {
         command: shown(command.get(hidden..).unwrap_or_default()),
+        once: args.once()?,
         reports_wait: waiting::is_shown(args.quiet, args.acquire.verbose, args.detached),
         ..args.acquire.request(given)?
     };

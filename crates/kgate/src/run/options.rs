@@ -9,13 +9,20 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueHint};
+use kgate_node::core::BadNote;
 
 use super::exit;
-use super::keeper::{AcquireRequest, UseCgroup, Wait, Weight};
+use super::keeper::{AcquireRequest, Once, UseCgroup, Wait, Weight};
+use super::wanted::{NoteArgs, SlotsArgs};
 use crate::credentials::CredentialArgs;
 use crate::node_arg::NodeArg;
 
-/// Maximum of k.
+/// The most bytes of a key of `--once`.
+const ONCE_KEY: usize = kgate_control::state::bounds::TEXT;
+/// The shortest and the longest time to live, as in a cluster.
+pub(super) const SHORTEST_TTL: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_TTL: Duration = Duration::from_secs(366 * 86_400);
+/// Maximum of the weight of a request.
 const MOST: i64 = kgate_node::core::Definition::MOST as i64;
 
 /// Shown below `kgate run --help`.
@@ -36,7 +43,13 @@ the ancestor's permit instead, if the node confirms that it is held and that thi
 from its holder. CMD then takes the place of kgate, and the ancestor's kgate run stops it when the \
 permit ends. --nested wait takes another permit, --nested fail exits with 120.
 
-Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), KGATE_K, \
+With --once KEY CMD runs at most once per key. A request waits for the gate as any other, so one \
+that comes while CMD runs sees its end first at a gate with one slot. Then the key is used, and \
+kgate exits with 0. The key is used before CMD starts: if CMD fails, or the machine does, nothing \
+runs CMD again before --once-ttl has passed.
+
+Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), \
+KGATE_SLOT_NAME and KGATE_SLOT_NAMES (with --names), KGATE_K, \
 KGATE_FENCE (32 hexadecimal digits, increases with every holder of a slot), KGATE_NODE, \
 KGATE_DEADLINE_FD, KGATE_PERMITS (for nested requests).
 
@@ -58,6 +71,12 @@ Examples:
   Up to eight readers, or one writer:
     kgate run db -k 8 --shared report.sh
     kgate run db -k 8 --exclusive migrate.sh
+  A GPU by its name, and why it is wanted:
+    kgate run gpu --names cuda:0,cuda:1 --reason 'nightly training' -c './train.sh $KGATE_SLOT_NAME'
+  As many at a time as the node has processors:
+    kgate run tests -k cores ./test.sh
+  Once a night, whichever machine comes first:
+    kgate run nightly -k 1 --once $(date +%F) nightly.sh
   A node on another machine:
     kgate run builds -k 3 --node https://10.0.0.1:7400 --ca ca.pem --cert client-ci.pem --key \
     client-ci.key make";
@@ -77,6 +96,15 @@ pub(crate) struct RunArgs {
     /// Do not show on the terminal what kgate waits for
     #[arg(short = 'q', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_QUIET")]
     pub(crate) quiet: bool,
+    /// Run CMD at most once for this key, in the whole cluster or on this machine. The key is used
+    /// before CMD starts, whether it succeeds or not; then exit with 0 without running CMD
+    #[arg(long, value_name = "KEY", conflicts_with = "detached")]
+    pub(crate) once: Option<String>,
+    /// How long the key of --once is used: 1s to 365d
+    #[arg(
+        long, value_name = "DUR", value_parser = duration, default_value = "7d", requires = "once"
+    )]
+    pub(crate) once_ttl: Duration,
     /// Start for `kgate acquire`, which does not wait for CMD
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
@@ -94,6 +122,18 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
+    /// The key that CMD uses.
+    pub(crate) fn once(&self) -> Result<Option<Once>, UsageError> {
+        let Some(key) = self.once.clone() else { return Ok(None) };
+        if !(1..=ONCE_KEY).contains(&key.len()) || key.chars().any(char::is_control) {
+            return Err(UsageError::OnceKey);
+        }
+        if self.once_ttl < SHORTEST_TTL || self.once_ttl > LONGEST_TTL {
+            return Err(UsageError::Ttl);
+        }
+        Ok(Some(Once { key, ttl: self.once_ttl }))
+    }
+
     /// The words to execute. The shell of `-c` is always `/bin/sh`, so that a line means the same
     /// in a terminal, a crontab and a CI job; `flock -c` uses `$SHELL`.
     pub(crate) fn words(&self) -> Vec<OsString> {
@@ -244,12 +284,8 @@ pub(crate) struct RequestArgs {
     /// The gate
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Number of slots of the gate: a new gate is created with it, an existing one must have it
-    #[arg(
-        short = 'k', value_name = "K", value_parser = clap::value_parser!(u32).range(1..=MOST),
-        env = "KGATE_OPT_K"
-    )]
-    pub(crate) k: Option<u32>,
+    #[command(flatten)]
+    pub(crate) slots: SlotsArgs,
     /// Weight of the request: the number of slots to take, all or none
     #[arg(
         short = 'p', long, value_name = "PERMITS", default_value_t = 1,
@@ -282,6 +318,8 @@ pub(crate) struct RequestArgs {
         env = "KGATE_OPT_CONFLICT_EXIT_CODE"
     )]
     pub(crate) conflict_exit_code: u8,
+    #[command(flatten)]
+    pub(crate) note: NoteArgs,
     #[command(flatten)]
     pub(crate) node: NodeArg,
     #[command(flatten)]
@@ -322,8 +360,8 @@ impl RequestArgs {
         if self.name.is_empty() || self.name.contains('\0') {
             return Err(UsageError::GateName);
         }
-        let weight = self.weight(on_command_line)?;
-        if let (Weight::Slots(weight), Some(k)) = (weight, self.k)
+        let (weight, slots) = (self.weight(on_command_line)?, self.slots.wanted()?);
+        if let (Weight::Slots(weight), Some(k)) = (weight, slots.k())
             && weight > k
         {
             return Err(UsageError::WeightExceedsK { weight, k });
@@ -335,7 +373,9 @@ impl RequestArgs {
             node,
             credentials,
             command: String::new(),
-            k: self.k,
+            slots,
+            once: None,
+            note: self.note.note()?,
             weight,
             wait,
             cgroup: self.cgroup,
@@ -382,6 +422,17 @@ pub(crate) enum UsageError {
     GateName,
     #[error("-p {weight} is greater than -k {k}: the request could never be granted")]
     WeightExceedsK { weight: u32, k: u32 },
+    #[error(
+        "--names has {0} names, and -k is another number or an expression: leave out -k \
+         (KGATE_OPT_K and KGATE_OPT_NAMES count too)"
+    )]
+    NamesAndK(usize),
+    #[error("--meta {0} is given twice: give each key once")]
+    MetaTwice(String),
+    #[error(transparent)]
+    Note(#[from] BadNote),
+    #[error("the key of --once has 1 to {ONCE_KEY} bytes without control characters")]
+    OnceKey,
     #[error("a time to live is between one second and one year")]
     Ttl,
     #[error("--for-pid {0}: there is no such process")]

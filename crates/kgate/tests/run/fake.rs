@@ -37,7 +37,7 @@ impl Keeper for Fake {
         let open =
             |path| File::options().read(true).write(true).open(path).expect("the control pipe");
         let control = variable("FAKE_CONTROL").map(open);
-        log(&format!("requested {} {:?} {}", request.gate, request.k, weight(request)));
+        log(&format!("requested {} {:?} {}", request.gate, request.slots.k(), weight(request)));
         if let Some(path) = variable("FAKE_COMMAND") {
             std::fs::write(path, &request.command).expect("written");
         }
@@ -103,7 +103,8 @@ fn answer(what: &str, request: &AcquireRequest, events: &EventSender) {
             events.send(KeeperEvent::Granted(Granted {
                 slots: (0..weight(request)).map(|slot| 2 * slot).collect(),
                 fence: 0xfeed << 64 | 7,
-                k: request.k.unwrap_or(3),
+                slot_names: Vec::new(),
+                k: request.slots.k().unwrap_or(3),
                 node: "fake-node".to_owned(),
                 margins: Margins::fitting(request.grace, Margins::KILL, None)
                     .expect("no limit without a lease"),
@@ -136,7 +137,7 @@ fn waiting() -> WaitReport {
 fn weight(request: &AcquireRequest) -> u32 {
     match request.weight {
         Weight::Slots(weight) => weight,
-        Weight::All => request.k.unwrap_or(3),
+        Weight::All => request.slots.k().unwrap_or(3),
     }
 }
 

@@ -24,5 +24,6 @@ mod restarts;
 mod rolling;
 mod scripts;
 mod secure;
+mod slots;
 mod terminal;
 mod waiters;

@@ -40,6 +40,32 @@ fn invalid_values() {
     assert!(toml::from_str::<Config>(&format!("{nodes}id = 0\nkk = 1")).is_err());
 }
 
+/// The slots of a gate are a number, an expression or names; what contradicts itself is refused.
+#[test]
+fn slots_of_a_gate() {
+    let text = |gate: &str| format!("id = 0\nnodes = [\"a:1\"]\n[[gate]]\nname = \"g\"\n{gate}");
+    let slots = |gate: &str| read(&text(gate)).settings(Incarnation(1), 1);
+    let of = |gate: &str| slots(gate).unwrap().fixed[0].slots();
+    let named = Slots::named(["a", "b"].map(str::to_owned).to_vec());
+    assert_eq!(of("names = [\"a\", \"b\"]"), named);
+    assert_eq!(of("k = 2\nnames = [\"a\", \"b\"]"), named);
+    let one = Slots { k: 1, source: KSource::Expression("cores/100000".to_owned()) };
+    assert_eq!(of("k = \"cores/100000\""), one);
+    for (gate, says) in [
+        ("", "k is missing"),
+        ("k = 3\nnames = [\"a\"]", "leave k out"),
+        ("k = \"cores\"\nnames = [\"a\"]", "give one of them"),
+        ("k = \"nproc\"", "write 3, cores"),
+        ("names = []", "the name of a slot"),
+        ("names = [\"a\", \"a\"]", "two slots are named `a`"),
+    ] {
+        let text = slots(gate).unwrap_err().to_string();
+        assert!(text.contains("gate `g`") && text.contains(says), "{gate}: {text}");
+    }
+    let error = toml::from_str::<Config>(&text("k = -1")).unwrap_err().to_string();
+    assert!(error.contains("k must be a number"), "{error}");
+}
+
 /// Only `tree-token` recovers after a crash, and it needs no detector.
 #[test]
 fn who_may_come_back() {

@@ -7,6 +7,7 @@ use kgate_core::NodeId;
 use super::calls::{CallReply, GateSetting};
 use super::definition::Definition;
 use super::messages::{Refusal, ServerMessage};
+use super::once::StoredMark;
 use super::peers::PeerError;
 use super::status::StatusReport;
 use super::{CannotStart, ClientId, GateId, SessionId, Suspended};
@@ -22,6 +23,9 @@ pub enum Action {
     Store(GateId, Vec<u8>),
     /// Remember what an operator set of a gate, before any later action.
     StoreGateSetting(GateSetting),
+    /// Use a key in the store of this node, for a request of this number of a client. The result
+    /// comes back as [`Input::Marked`](super::Input::Marked).
+    MarkOnce(ClientId, u64, StoredMark),
     /// Answer the call of this number.
     Answer(u64, Result<CallReply, Refusal>),
     /// Answer the status query of this number.

@@ -12,7 +12,7 @@
 //! again. What an operator set is stored before it takes effect, so that neither a restart nor the
 //! end of an idle node undoes it.
 
-use kgate_control::state::Policy;
+use kgate_control::state::{KSource, Policy, Slots};
 use kgate_core::Span;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,11 @@ pub enum Call {
         name: String,
         /// The new k, if it changes; 0 closes the gate.
         k: Option<u32>,
+        /// What k comes from, if that changes. With a new k alone, an expression is dropped, and
+        /// names stay.
+        source: Option<KSource>,
+        /// Whether the slots lose their names.
+        no_names: bool,
         /// The new policy, if it changes.
         policy: Option<Policy>,
         /// The operator, for people.
@@ -81,8 +86,8 @@ pub enum CallReply {
 pub struct GateSetting {
     /// The name of the gate.
     pub name: String,
-    /// Its k.
-    pub k: u32,
+    /// Its slots.
+    pub slots: Slots,
     /// The operator, for people.
     pub author: String,
 }
@@ -91,9 +96,9 @@ impl Core {
     /// A call.
     pub(super) fn on_call(&mut self, number: u64, call: Call) {
         let reply = match call {
-            Call::SetGate { name, k, policy, author } => {
-                self.check_setting(&name, k, policy).map(|()| self.set_gate_alone(&name, k, author))
-            }
+            Call::SetGate { name, k, source, no_names, policy, author } => self
+                .check_setting(&name, (k, source, no_names), policy)
+                .map(|slots| self.set_gate_alone(&name, slots, author)),
             Call::EvictHolder { holder, author } => self.evict_holder(&holder, &author),
             Call::FindPermit { gate, key } => self.find_permit(&gate, key).map(CallReply::Permit),
         };
@@ -139,21 +144,24 @@ impl Core {
         self.settings.nodes == 1 && !self.failures.has_leases()
     }
 
-    /// The k that an unused gate takes from a request, if it takes another one.
-    pub(super) fn next_k(&self, known: &Definition, request: &AcquireRequest) -> Option<u32> {
+    /// The slots that an unused gate takes from a request, if it takes other ones.
+    pub(super) fn next_slots(&self, known: &Definition, request: &AcquireRequest) -> Option<Slots> {
         let gate = self.gates.get(&known.id)?;
-        let wanted = request.k.filter(|k| *k != known.k && (1..=Definition::MOST).contains(k))?;
+        let wanted = request.k.as_ref().filter(|wanted| !known.slots().satisfies(wanted))?;
+        let valid = (1..=Definition::MOST).contains(&wanted.k)
+            && self.check_names_in_all(&known.name, wanted).is_ok();
         let configured = self.settings.fixed.iter().any(|fixed| fixed.name == known.name);
         let follows = self.is_alone() && gate.can_resize() && !gate.is_set && !configured;
-        (follows && gate.is_unused()).then_some(wanted)
+        (valid && follows && gate.is_unused()).then(|| wanted.clone())
     }
 
+    /// The slots that a gate gets, if they may be set.
     fn check_setting(
         &self,
         name: &str,
-        k: Option<u32>,
+        (k, source, no_names): (Option<u32>, Option<KSource>, bool),
         policy: Option<Policy>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Slots, Refusal> {
         let refused = |text: String| Err((ErrorCode::BadRequest, text));
         if !self.is_alone() {
             return refused(NO_LOG.into());
@@ -175,10 +183,17 @@ impl Core {
         if let Some(k) = k.filter(|k| *k > Definition::MOST) {
             return Err(invalid(BadDefinition::K(k)));
         }
+        let checked = |slots: Slots| {
+            slots.check().map_err(|bad| invalid(bad.into()))?;
+            self.check_names_in_all(name, &slots)?;
+            Ok(slots)
+        };
         let Some(known) = self.catalogue.get(name) else {
             Definition::check_name(name).map_err(invalid)?;
             return match (k, self.settings.new_gates) {
-                (Some(_), Some(entry)) if entry.slots => Ok(()),
+                (Some(k), Some(entry)) if entry.slots => {
+                    checked(Slots { k, source: source.unwrap_or_default() })
+                }
                 (Some(_) | None, _) => {
                     Err((ErrorCode::GateNotFound, format!("there is no gate `{name}`")))
                 }
@@ -190,23 +205,34 @@ impl Core {
                 known.protocol
             ));
         }
-        Ok(())
+        let source = match (source, k) {
+            (Some(source), _) => source,
+            (None, Some(_)) => known.source.after_number(),
+            (None, None) => known.source.clone(),
+        };
+        known.source.check_kept(&source, no_names).map_err(|bad| invalid(bad.into()))?;
+        let holders = self.gates.get(&known.id).map_or(0, super::Gate::holders);
+        if holders > 0 {
+            known.source.check_moves(&source).map_err(|bad| invalid(bad.into()))?;
+        }
+        checked(Slots { k: k.unwrap_or(known.k), source })
     }
 
     /// Changes a gate that may be changed.
-    fn set_gate_alone(&mut self, name: &str, k: Option<u32>, author: String) -> CallReply {
+    fn set_gate_alone(&mut self, name: &str, slots: Slots, author: String) -> CallReply {
         let known = self.catalogue.get(name).cloned();
         let previous_k = known.as_ref().map(|known| known.k);
-        let k = k.or(previous_k).expect("a new gate has a k");
+        let k = slots.k;
         self.actions.push(Action::StoreGateSetting(GateSetting {
             name: name.to_owned(),
-            k,
+            slots: slots.clone(),
             author: author.clone(),
         }));
         let definition = known.unwrap_or_else(|| {
             // A closed gate is opened with one slot, and closed below.
             let id = GateId(self.catalogue.last().0 + 1);
-            let plan = Definition { author: author.clone(), ..self.plan(id, name, k.max(1)) };
+            let first = if k == 0 { 1.into() } else { slots.clone() };
+            let plan = Definition { author: author.clone(), ..self.plan(id, name, first) };
             self.open_gate(plan.clone(), None).expect("it was checked");
             self.gate_opened(plan.clone());
             plan
@@ -214,22 +240,29 @@ impl Core {
         if let Some(gate) = self.gates.get_mut(&definition.id) {
             gate.is_set = true;
         }
-        if k != definition.k {
-            self.resize_alone(&definition, k, author);
+        if slots != definition.slots() {
+            self.resize_alone(&definition, slots, author);
         }
         CallReply::GateSet { k, previous_k: previous_k.unwrap_or(k) }
     }
 
-    /// Changes the k of a gate of this node alone.
-    pub(super) fn resize_alone(&mut self, gate: &Definition, k: u32, author: String) {
+    /// Changes the slots of a gate of this node alone.
+    pub(super) fn resize_alone(&mut self, gate: &Definition, slots: Slots, author: String) {
         let Definition { id, name, policy, .. } = gate;
         self.mark_dirty();
-        self.catalogue.alter(name, k, *policy, &author);
-        self.actions.push(Action::Opened(Definition { k, author: author.clone(), ..gate.clone() }));
+        self.catalogue.alter(name, slots.clone(), *policy, &author);
+        let Slots { k, source } = slots.clone();
+        let author_now = author.clone();
+        self.actions.push(Action::Opened(Definition {
+            k,
+            source,
+            author: author_now,
+            ..gate.clone()
+        }));
         if k == 0 {
             let text = closed(name, &author);
             self.refuse_waiting(Some(*id), ErrorCode::TooLarge, &text);
         }
-        self.at_gate(*id, |gate| gate.resize(k, author));
+        self.at_gate(*id, |gate| gate.resize(slots, author));
     }
 }

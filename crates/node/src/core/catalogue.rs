@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::definition::Definition;
 use super::peer_message::{GateId, PeerMessage};
-use kgate_control::state::Policy;
+use kgate_control::state::{Policy, Slots};
 use kgate_core::NodeId;
 
 /// The id of the gate that guards the catalogue.
@@ -21,7 +21,7 @@ pub const CATALOGUE: GateId = GateId(0);
 #[derive(Debug)]
 pub(super) struct Creation {
     pub(super) name: String,
-    k: u32,
+    slots: Slots,
     round: u64,
     /// The nodes that have not answered in this round.
     awaited: BTreeSet<NodeId>,
@@ -37,9 +37,9 @@ pub(super) struct Catalogue {
     known: BTreeMap<String, Definition>,
     last: u32,
     rounds: u64,
-    /// Gates that are requested here and unknown, with the k of the first request. The first one is
-    /// created as soon as this node holds the permit.
-    wanted: Vec<(String, u32)>,
+    /// Gates that are requested here and unknown, with the slots of the first request. The first
+    /// one is created as soon as this node holds the permit.
+    wanted: Vec<(String, Slots)>,
     pub(super) creation: Option<Creation>,
 }
 
@@ -65,10 +65,11 @@ impl Catalogue {
         self.known.insert(definition.name.clone(), definition).is_none()
     }
 
-    /// Changes k and policy of a gate.
-    pub(super) fn alter(&mut self, name: &str, k: u32, policy: Policy, author: &str) {
+    /// Changes slots and policy of a gate.
+    pub(super) fn alter(&mut self, name: &str, slots: Slots, policy: Policy, author: &str) {
         if let Some(known) = self.known.get_mut(name) {
-            (known.k, known.policy, known.author) = (k, policy, author.to_owned());
+            (known.k, known.source) = (slots.k, slots.source);
+            (known.policy, known.author) = (policy, author.to_owned());
         }
     }
 
@@ -78,13 +79,13 @@ impl Catalogue {
     }
 
     /// Requests an unknown gate. Returns true if the permit of the catalogue must be acquired.
-    pub(super) fn want(&mut self, name: &str, k: u32) -> bool {
+    pub(super) fn want(&mut self, name: &str, slots: Slots) -> bool {
         if self.creation.as_ref().is_some_and(|creation| creation.name == name)
             || self.wanted.iter().any(|wanted| wanted.0 == name)
         {
             return false;
         }
-        self.wanted.push((name.to_owned(), k));
+        self.wanted.push((name.to_owned(), slots));
         self.wanted.len() == 1 && self.creation.is_none()
     }
 
@@ -92,7 +93,7 @@ impl Catalogue {
     /// is unknown any more.
     pub(super) fn begin(&mut self, others: BTreeSet<NodeId>) -> Option<PeerMessage> {
         while !self.wanted.is_empty() {
-            let (name, k) = self.wanted.remove(0);
+            let (name, slots) = self.wanted.remove(0);
             if self.known.contains_key(&name) {
                 continue;
             }
@@ -100,7 +101,7 @@ impl Catalogue {
             let (round, last) = (self.rounds, self.last());
             let message = PeerMessage::Collect { round, name: name.clone() };
             let creation =
-                Creation { name, k, round, awaited: others, found: None, last, telling: None };
+                Creation { name, slots, round, awaited: others, found: None, last, telling: None };
             self.creation = Some(creation);
             return Some(message);
         }
@@ -121,12 +122,12 @@ impl Catalogue {
         creation.awaited.remove(&from);
     }
 
-    /// The gate to define, if all have answered and no node knows it: its id, its name and its k.
-    pub(super) fn planned(&self) -> Option<(GateId, String, u32)> {
+    /// The gate to define, if all have answered and no node knows it: its id, name and slots.
+    pub(super) fn planned(&self) -> Option<(GateId, String, Slots)> {
         let creation = self.creation.as_ref()?;
         let new =
             creation.awaited.is_empty() && creation.found.is_none() && creation.telling.is_none();
-        new.then(|| (GateId(creation.last.0 + 1), creation.name.clone(), creation.k))
+        new.then(|| (GateId(creation.last.0 + 1), creation.name.clone(), creation.slots.clone()))
     }
 
     /// The next step once all have answered: first to announce the definition that was found, or

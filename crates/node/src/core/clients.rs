@@ -1,6 +1,6 @@
 //! Messages of clients, and the path of a request from its gate to its end.
 
-use kgate_control::state::Policy;
+use kgate_control::state::{Limit, Policy, Slots, bounds};
 use kgate_core::{Fence, Span};
 
 use super::action::StopReason;
@@ -30,10 +30,10 @@ pub(super) struct PendingAcquire {
 const OUTLIVED: &str =
     "the session was not renewed in time, and this node is ending the processes that outlived it";
 
-/// The shortest time to live of a durable permit. Each renewal is a commit of the log.
-const SHORTEST_TTL: Span = Span(1_000_000_000);
-/// The longest time to live of a durable permit.
-const LONGEST_TTL: Span = Span(366 * 86_400 * 1_000_000_000);
+/// The shortest time to live of a durable permit, or of a key. Each renewal is a commit of the log.
+pub(super) const SHORTEST_TTL: Span = Span(1_000_000_000);
+/// The longest time to live of a durable permit, or of a key.
+pub(super) const LONGEST_TTL: Span = Span(366 * 86_400 * 1_000_000_000);
 
 /// The name of a policy in the configuration and in messages.
 pub(crate) fn policy_name(policy: Policy) -> &'static str {
@@ -41,6 +41,11 @@ pub(crate) fn policy_name(policy: Policy) -> &'static str {
         Policy::Lease => "lease",
         Policy::Hold => "hold",
     }
+}
+
+/// Whether a gate has the slots that a request asks for, if it asks for some.
+fn satisfies(definition: &Definition, request: &AcquireRequest) -> bool {
+    request.k.as_ref().is_none_or(|wanted| definition.slots().satisfies(wanted))
 }
 
 /// The refusal at a closed gate.
@@ -72,6 +77,9 @@ impl Core {
             (ClientMessage::Permit { number, permit, secret, command }, session) => {
                 let key = RequestKey { session, number };
                 self.on_permit_command(client, key, (permit, secret, command));
+            }
+            (ClientMessage::MarkOnce { number, mark }, session) => {
+                self.on_mark_once(client, (session, number), mark);
             }
             (ClientMessage::Acquire { number, request }, session) => {
                 self.on_acquire(client, RequestKey { session, number }, request);
@@ -111,9 +119,17 @@ impl Core {
             return self.close(client, ErrorCode::BadRequest, text);
         }
         let process = request.process.take();
+        let note = *std::mem::take(&mut request.note);
         let process = process.map_or_else(|| session.process.clone(), Process::cut);
+        let process = Process { note, ..process };
         let waiting = Request { gate: None, state: RequestState::Waiting };
         session.requests.insert(number, waiting);
+        let slots = request.k.as_ref().map_or(Ok(()), Slots::check);
+        let slots = slots.map_err(|bad| bad.to_string());
+        let checked = slots.and_then(|()| process.note.check().map_err(|bad| bad.to_string()));
+        if let Err(text) = checked {
+            return self.refuse(key, ErrorCode::BadRequest, text);
+        }
         self.place(PendingAcquire { key, request, process });
     }
 
@@ -159,13 +175,13 @@ impl Core {
         }
         let agreed = self.failures.has_leases();
         let found = match self.catalogue.get(&pending.request.gate) {
-            Some(definition) if let Some(k) = self.next_k(definition, &pending.request) => {
+            Some(definition) if let Some(slots) = self.next_slots(definition, &pending.request) => {
                 let definition = definition.clone();
                 let author = author(&pending.process, self.settings.me);
-                self.resize_alone(&definition, k, author);
+                self.resize_alone(&definition, slots, author);
                 return self.place(pending);
             }
-            Some(definition) if agreed && pending.request.k.is_some_and(|k| k != definition.k) => {
+            Some(definition) if agreed && !satisfies(definition, &pending.request) => {
                 return self.create_by_log(pending);
             }
             Some(definition) => self.accepts(definition, &pending).map(|()| definition.id),
@@ -178,10 +194,10 @@ impl Core {
             None => match self.can_create(&pending) {
                 Ok(()) if agreed => return self.create_by_log(pending),
                 Ok(()) => {
-                    let (name, k) = (pending.request.gate.clone(), pending.request.k.unwrap_or(1));
+                    let (name, slots) = (pending.request.gate.clone(), pending.request.new_slots());
                     // First, since a node alone creates it at once.
                     self.pending.push(pending);
-                    return self.create_gate(&name, k);
+                    return self.create_gate(&name, slots);
                 }
                 Err(refusal) => Err(refusal),
             },
@@ -222,21 +238,27 @@ impl Core {
             return Err((ErrorCode::Conflict, text.clone()));
         }
         let Definition { name, k, author, .. } = definition;
-        if let Some(wanted) = pending.request.k.filter(|wanted| wanted != k) {
+        let slots = definition.slots();
+        if let Some(wanted) = pending.request.k.as_ref().filter(|wanted| !slots.satisfies(wanted)) {
             let change = if self.is_alone() {
-                format!("leave out -k, or change it: `kgate set {name} -k {wanted}`")
+                format!(
+                    "leave out {}, or change it: `kgate set {name} {}`",
+                    wanted.flag(),
+                    slots.change_to(wanted)
+                )
             } else {
                 format!(
-                    "k is fixed without an agreed log, so leave out -k: `kgate run {name} -- CMD`"
+                    "the slots are fixed without an agreed log, so leave out {}: `kgate run {name} \
+                     -- CMD`",
+                    wanted.flag()
                 )
             };
             let text = format!(
-                "gate `{name}` has k = {k}, set by {author}, not the requested k = {wanted}; \
-                 {change}"
+                "gate `{name}` has {slots}, set by {author}, not the requested {wanted}; {change}"
             );
             return Err((ErrorCode::Conflict, text));
         }
-        self.check_durable(definition, &pending.request.durable)?;
+        self.check_durable(definition, pending)?;
         if let Some(wanted) =
             pending.request.durable.policy.filter(|wanted| *wanted != definition.policy)
         {
@@ -281,7 +303,7 @@ impl Core {
     fn check_durable(
         &self,
         definition: &Definition,
-        durable: &DurableOptions,
+        PendingAcquire { request: AcquireRequest { durable, .. }, process, .. }: &PendingAcquire,
     ) -> Result<(), Refusal> {
         let outlives = definition.policy == Policy::Hold || durable.ttl.is_some();
         let wants_hold = durable.policy == Some(Policy::Hold);
@@ -296,6 +318,10 @@ impl Core {
                  `kgate acquire` or POST /v1/gates/{name}/permits"
             );
             return Err((ErrorCode::BadRequest, text));
+        }
+        if outlives && !process.note.is_empty() {
+            let text = "a durable permit carries no reason and no meta: leave them out";
+            return Err((ErrorCode::BadRequest, text.into()));
         }
         if durable.ttl.is_some_and(|ttl| ttl < SHORTEST_TTL || ttl > LONGEST_TTL) {
             return Err((
@@ -327,13 +353,26 @@ impl Core {
             );
             return Err((ErrorCode::GateNotFound, text));
         };
-        let plan = self.plan(GateId(0), name, pending.request.k.unwrap_or(1));
+        let slots = pending.request.new_slots();
+        self.check_names_in_all(name, &slots)?;
+        let plan = self.plan(GateId(0), name, slots);
         plan.check_with(entry, self.settings.nodes).map_err(invalid)
     }
 
+    /// Checks that the names of a gate fit beside those of all others, as the log does.
+    pub(super) fn check_names_in_all(&self, name: &str, slots: &Slots) -> Result<(), Refusal> {
+        let others = self.catalogue.all().filter(|gate| gate.name != name);
+        let others: usize = others.map(|gate| gate.source.names().len()).sum();
+        let names = slots.source.names().len();
+        if names > 0 && others + names > bounds::NAMES_IN_ALL {
+            return Err((ErrorCode::LimitExceeded, Limit::Names.to_string()));
+        }
+        Ok(())
+    }
+
     /// Creates a gate, unless it is being created.
-    fn create_gate(&mut self, name: &str, k: u32) {
-        if self.catalogue.want(name, k) {
+    fn create_gate(&mut self, name: &str, slots: Slots) {
+        if self.catalogue.want(name, slots) {
             let process = Process::default();
             self.at_gate(CATALOGUE, |gate| gate.acquire(CATALOGUE_REQUEST, 1, process, None))
                 .expect("the catalogue's gate is open")
@@ -341,11 +380,12 @@ impl Core {
         }
     }
 
-    pub(super) fn plan(&self, id: GateId, name: &str, k: u32) -> Definition {
+    pub(super) fn plan(&self, id: GateId, name: &str, Slots { k, source }: Slots) -> Definition {
         Definition {
             id,
             name: name.to_owned(),
             k,
+            source,
             protocol: self.settings.new_gates.map_or("slots", |entry| entry.name).to_owned(),
             lanes: 1,
             policy: Policy::Lease,
@@ -387,12 +427,14 @@ impl Core {
         let session = self.sessions.get(key.session).expect("a session outlives its requests");
         let reentry_key = session.reentry_key(key.session, key.number);
         let definition = &self.gates[&id].definition;
+        let slot_names = definition.source.names_of(&slots);
         let granted = ServerMessage::Granted {
             number: key.number,
             gate: definition.name.clone(),
             slots,
             fence,
             k: definition.k,
+            slot_names,
             durable: None,
             lock_files: Vec::new(),
             reentry_key,

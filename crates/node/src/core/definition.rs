@@ -1,6 +1,6 @@
 //! What a gate is, and which definitions are valid.
 
-use kgate_control::state::Policy;
+use kgate_control::state::{BadSlots, KSource, Policy, Slots};
 use kgate_protocols::registry::{self, Entry, UnknownName};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ pub struct Definition {
     pub name: String,
     /// The number of its slots.
     pub k: u32,
+    /// What k comes from.
+    pub source: KSource,
     /// The name of its protocol.
     pub protocol: String,
     /// The number of queues that its slots are split into.
@@ -39,6 +41,9 @@ pub enum BadDefinition {
     /// k is out of range.
     #[error("k must be between 1 and {most}, not {0}", most = Definition::MOST)]
     K(u32),
+    /// The names of the slots, or the expression, are not valid.
+    #[error(transparent)]
+    Slots(#[from] BadSlots),
     /// There are more lanes than slots, or than lanes are possible, or none.
     #[error("a gate with k = {k} has 1 to {most} lanes, not {lanes}")]
     Lanes {
@@ -79,6 +84,11 @@ impl Definition {
     /// The most slots of a gate.
     pub const MOST: u32 = 1 << 16;
 
+    /// Its slots.
+    pub fn slots(&self) -> Slots {
+        Slots { k: self.k, source: self.source.clone() }
+    }
+
     /// Checks a gate's name.
     pub fn check_name(name: &str) -> Result<(), BadDefinition> {
         let valid = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
@@ -102,6 +112,7 @@ impl Definition {
         if k == 0 || k > Self::MOST {
             return Err(BadDefinition::K(k));
         }
+        self.slots().check()?;
         let most = k.min(64);
         if lanes == 0 || lanes > most {
             return Err(BadDefinition::Lanes { k, most, lanes });

@@ -15,6 +15,7 @@ pub(super) use undecided::UndecidedGrant;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use kgate_control::state::Slots;
 use kgate_core::{
     Effect, Fence, GrantId, Incarnation, Input, NodeId, Notice, Phase, Span, Time, To, ViewId,
 };
@@ -301,8 +302,9 @@ impl Gate {
     }
 
     /// Changes k. Slots beyond it that are in use come back when they are released.
-    pub(super) fn resize(&mut self, k: u32, author: String) {
-        (self.definition.k, self.definition.author) = (k, author);
+    pub(super) fn resize(&mut self, Slots { k, source }: Slots, author: String) {
+        let definition = &mut self.definition;
+        (definition.k, definition.source, definition.author) = (k, source, author);
         // A closed gate has k = 0. Its protocol keeps one slot, which no request may take.
         self.drive(Input::Resize(k.max(1))).expect("a protocol with slots can be resized");
         self.submit_more();
@@ -481,6 +483,7 @@ impl Gate {
         GateView {
             name: self.definition.name.clone(),
             k: self.definition.k,
+            source: self.definition.source.clone(),
             protocol: self.definition.protocol.clone(),
             author: self.definition.author.clone(),
             version: 0,

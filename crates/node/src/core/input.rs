@@ -8,6 +8,7 @@ use kgate_core::{Incarnation, NodeId};
 
 use super::calls::Call;
 use super::messages::ClientMessage;
+use super::once::Marked;
 use super::process_bound::RestoredGate;
 use super::{ClientId, SessionId};
 
@@ -79,6 +80,8 @@ pub enum Input {
     },
     /// A gate existed in an earlier incarnation of this node, which is the only node.
     RestoreGate(RestoredGate),
+    /// The store has decided on [`Action::MarkOnce`](super::Action::MarkOnce).
+    Marked(ClientId, u64, Marked),
     /// A deadline of [`Core::next_due`](super::Core::next_due) has passed.
     Tick,
     /// This node stops cleanly. It takes no further input.

@@ -3,9 +3,11 @@
 /// Why a request or a stream was refused: the code of the API itself, so that nothing translates
 /// it.
 pub use kgate_api::v1::ErrorCode;
-use kgate_control::state::{PermitId, Policy};
+use kgate_control::state::{PermitId, Policy, Slots};
 use kgate_core::{Fence, Span};
 
+use super::note::Note;
+use super::once::MarkOnce;
 use super::reentry::ReentryKey;
 use super::view::Process;
 use super::{Secret, SessionId};
@@ -45,6 +47,14 @@ pub enum ClientMessage {
         /// What to do with it.
         command: PermitCommand,
     },
+    /// Uses a key of a gate, under a permit of this session. Answered by
+    /// [`ServerMessage::OnceMarked`].
+    MarkOnce {
+        /// The client's own number for this message.
+        number: u64,
+        /// The key, and the permit.
+        mark: MarkOnce,
+    },
     /// Withdraws a waiting request. Answered by [`ServerMessage::Withdrawn`], or by nothing if the
     /// request does not wait any more.
     Withdraw {
@@ -73,15 +83,24 @@ pub struct AcquireRequest {
     pub gate: String,
     /// How many slots it takes at once.
     pub weight: u32,
-    /// The k that the gate must have; any k, if none.
-    pub k: Option<u32>,
+    /// The slots that the gate must have; any, if none.
+    pub k: Option<Slots>,
     /// Whether it waits in the queue, or is refused where the gate is busy.
     pub wait: bool,
     /// The process that will use the permit, if it is another than the one of
     /// [`ClientMessage::Hello`].
     pub process: Option<Process>,
+    /// What the client says of the request.
+    pub note: Box<Note>,
     /// Whether the permit outlives its node.
     pub durable: DurableOptions,
+}
+
+impl AcquireRequest {
+    /// The slots that a new gate gets.
+    pub(super) fn new_slots(&self) -> Slots {
+        self.k.clone().unwrap_or_else(|| 1.into())
+    }
 }
 
 /// Whether a permit outlives its node, and for how long.
@@ -141,6 +160,8 @@ pub enum ServerMessage {
         fence: Option<Fence>,
         /// The k of the gate.
         k: u32,
+        /// The names of its slots, where slots have names.
+        slot_names: Vec<String>,
         /// Set if the permit is durable.
         durable: Option<DurableGrant>,
         /// The files that the holder locks, one per slot, where permits are bound to processes. The
@@ -155,6 +176,13 @@ pub enum ServerMessage {
         number: u64,
         /// The permit.
         durable: DurableGrant,
+    },
+    /// Answers [`ClientMessage::MarkOnce`].
+    OnceMarked {
+        /// The number of the message.
+        number: u64,
+        /// The client that uses the key, for people; none if it is this one.
+        used_by: Option<String>,
     },
     /// The request got no permit, and has ended.
     Refused {

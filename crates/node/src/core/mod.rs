@@ -5,7 +5,8 @@
 //! simulator drives a whole cluster, and the shell drives it with real sockets.
 //!
 //! - `input.rs`, `action.rs`: what happens to a node, and what it wants done;
-//! - `messages.rs`: messages of clients; `peer_message.rs`: messages between nodes;
+//! - `messages.rs`: messages of clients; `note.rs`: what they say of their requests;
+//!   `peer_message.rs`: messages between nodes;
 //! - `gate.rs`: a protocol with its local queue and holders; `catalogue.rs`: the gates of a cluster
 //!   without a log; `definition.rs`: what a gate is;
 //! - `sessions.rs`, `secret.rs`: sessions of clients; `clients.rs`: the path of their requests;
@@ -13,6 +14,7 @@
 //!   that outlive their session;
 //! - `calls.rs`: commands and questions outside of sessions; `reentry.rs`: work that runs under a
 //!   permit already;
+//! - `once.rs`: keys that are used at most once;
 //! - `peers.rs`: links to other nodes; `failures.rs`: the failure model, crash-stop or leases;
 //! - `control/`: with leases, the agreed log, the lease of this node and its own incarnation;
 //! - `suspend.rs`: a clean stop, and the restart after it;
@@ -30,6 +32,8 @@ mod gate;
 mod guarded;
 mod input;
 mod messages;
+mod note;
+mod once;
 mod peer_message;
 mod peers;
 mod process_bound;
@@ -56,6 +60,8 @@ pub use messages::{
     AcquireRequest, ClientMessage, DurableGrant, DurableOptions, ErrorCode, PermitCommand, Refusal,
     ServerMessage,
 };
+pub use note::{BadNote, Note};
+pub use once::{MarkOnce, Marked, StoredMark};
 pub use peer_message::{GateId, PeerMessage};
 pub use peers::PeerError;
 pub use process_bound::RestoredGate;
@@ -235,6 +241,7 @@ impl Core {
                 id: CATALOGUE,
                 name: "kgate/catalogue".into(),
                 k: 1,
+                source: Default::default(),
                 protocol: "slots".into(),
                 lanes: 1,
                 policy: Policy::Lease,
@@ -286,6 +293,7 @@ impl Core {
             }
             Input::Call { number, call } => self.on_call(number, call),
             Input::RestoreGate(restored) => self.restore_gate(restored),
+            Input::Marked(client, number, marked) => self.on_marked(client, number, marked),
             Input::Tick => self.on_tick(),
             Input::Stop => self.on_stop(),
         }
@@ -322,6 +330,7 @@ impl Core {
                 Deadline::Reclaim(key) => self.reclaim(key),
                 Deadline::EndTree(session) => self.end_tree(session),
                 Deadline::Expire(permit) => self.expire_permit(permit),
+                Deadline::ExpireOnce(at) => self.expire_once(at),
                 Deadline::Reconcile => self.reconcile(),
             }
         }

@@ -268,7 +268,8 @@ impl Core {
     /// Advances the creation of a gate, if all have answered.
     pub(super) fn advance_creation(&mut self) {
         loop {
-            let plan = self.catalogue.planned().map(|(id, name, k)| self.plan(id, &name, k));
+            let plan =
+                self.catalogue.planned().map(|(id, name, slots)| self.plan(id, &name, slots));
             match self.catalogue.proceed(self.others.clone(), plan) {
                 NextStep::Wait => return,
                 NextStep::ServerMessage(message) => self.broadcast(&message),
@@ -287,13 +288,13 @@ impl Core {
             let differs = theirs.iter().find(|gate| gate.name == ours.name && **gate != ours);
             let text = match differs {
                 Some(other) => format!(
-                    "gate `{}` has k = {} and protocol {} in the configuration of node {}, but \
-                     k = {} and protocol {} in that of node {}: make them equal and restart",
+                    "gate `{}` has {} and protocol {} in the configuration of node {}, but {} and \
+                     protocol {} in that of node {}: make them equal and restart",
                     ours.name,
-                    ours.k,
+                    ours.slots(),
                     ours.protocol,
                     self.settings.me.0,
-                    other.k,
+                    other.slots(),
                     other.protocol,
                     from.0
                 ),

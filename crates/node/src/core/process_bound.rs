@@ -5,6 +5,8 @@
 //! the slots any more. After a restart the node learns which slots are in use, and keeps them for
 //! holders that it does not know.
 
+use kgate_control::state::Slots;
+
 use super::peer_message::GateId;
 use super::sessions::RequestState;
 use super::view::Process;
@@ -15,11 +17,11 @@ use super::{Action, Core, Definition, RequestKey, SessionId};
 pub struct RestoredGate {
     /// The name of the gate.
     pub name: String,
-    /// The number of its slots.
-    pub k: u32,
+    /// Its slots.
+    pub slots: Slots,
     /// The slots that processes still use.
     pub in_use: Vec<u32>,
-    /// The operator who set k, if one did.
+    /// The operator who set them, if one did.
     pub set_by: Option<String>,
 }
 
@@ -57,33 +59,34 @@ impl Core {
     }
 
     /// Restores a gate of an earlier incarnation of this node, which is the only one: its slots in
-    /// use, and the k that an operator set.
+    /// use, and what an operator set.
     pub(super) fn restore_gate(&mut self, restored: RestoredGate) {
-        let RestoredGate { name, k, in_use, set_by } = restored;
-        let Some(definition) = self.find_or_open(&name, k) else { return };
+        let RestoredGate { name, slots: stored, in_use, set_by } = restored;
+        let Some(definition) = self.find_or_open(&name, &stored) else { return };
         let id = definition.id;
         // A gate that was made smaller may have holders beyond its k.
         let slots = in_use.iter().map(|slot| slot + 1).max().unwrap_or(0).max(definition.k);
         if slots > definition.k {
             let author = definition.author.clone();
-            self.at_gate(id, |gate| gate.resize(slots, author));
+            self.at_gate(id, |gate| gate.resize(slots.into(), author));
         }
         if !in_use.is_empty() {
             self.occupy(&definition, slots, &in_use);
         }
         let is_set = set_by.is_some();
-        let (k, author) = match set_by {
-            Some(author) => (k, author),
-            None => (definition.k, definition.author.clone()),
+        let (wanted, author) = match set_by {
+            Some(author) => (stored, author),
+            None => (definition.slots(), definition.author.clone()),
         };
-        if (slots, &author) != (k, &definition.author) {
-            self.resize_alone(&definition, k, author);
+        let is_as_wanted = slots == wanted.k && definition.slots() == wanted;
+        if !is_as_wanted || author != definition.author {
+            self.resize_alone(&definition, wanted, author);
         }
         self.gates.get_mut(&id).expect("just opened").is_set = is_set;
     }
 
     /// The gate of that name, whose slots are numbered. One of the configuration is open already.
-    fn find_or_open(&mut self, name: &str, k: u32) -> Option<Definition> {
+    fn find_or_open(&mut self, name: &str, stored: &Slots) -> Option<Definition> {
         if !self.is_alone() {
             return None;
         }
@@ -91,10 +94,12 @@ impl Core {
             return self.gates.get(&known.id)?.can_resize().then(|| known.clone());
         }
         let id = GateId(self.catalogue.last().0 + 1);
+        // A closed gate is opened with one slot, and closed again by `restore_gate`.
+        let slots = if stored.k == 0 { 1.into() } else { stored.clone() };
         let definition = Definition {
             author: "an earlier incarnation of this node".into(),
             protocol: "slots".into(),
-            ..self.plan(id, name, k.max(1))
+            ..self.plan(id, name, slots)
         };
         self.open_gate(definition.clone(), None).ok()?;
         self.catalogue.insert(definition.clone());

@@ -65,6 +65,8 @@ pub struct HeldPermit {
     pub fence: Option<Fence>,
     /// The k of the gate.
     pub k: u32,
+    /// The names of its slots, where slots have names.
+    pub slot_names: Vec<String>,
 }
 
 impl Core {
@@ -88,7 +90,8 @@ impl Core {
         let (Some(held), Some(client)) = (held, known.client) else { return Err(none()) };
         let request = RequestKey { session, number };
         let (slots, fence) = held.grant_of(request).ok_or_else(none)?;
-        Ok(HeldPermit { client, slots, fence, k: held.definition.k })
+        let slot_names = held.definition.source.names_of(&slots);
+        Ok(HeldPermit { client, slots, fence, k: held.definition.k, slot_names })
     }
 }
 

@@ -10,6 +10,7 @@ mod guarded;
 mod process_bound;
 mod reentry;
 mod simulation;
+mod slots;
 
 use kgate_core::Span;
 
@@ -63,6 +64,7 @@ fn fixed(id: u32, name: &str, k: u32, protocol: &str) -> Definition {
         id: GateId(id),
         name,
         k,
+        source: Default::default(),
         protocol,
         lanes: 1,
         policy: Default::default(),

@@ -31,6 +31,8 @@ pub(super) enum Deadline {
     EndTree(SessionId),
     /// A durable permit was not renewed within its time to live, by this node's clock.
     Expire(u64),
+    /// The key that this entry marked has been used for its time to live, by this node's clock.
+    ExpireOnce(u64),
     /// Proposes again whatever is missing in the log.
     Reconcile,
 }

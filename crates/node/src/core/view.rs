@@ -1,11 +1,12 @@
 //! What a node shows of a gate: holders, the queue, and the nodes it waits for.
 
 use kgate_api::printable;
-use kgate_control::state::Policy;
+use kgate_control::state::{KSource, Policy};
 use kgate_core::{NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use super::control::ControlView;
+use super::note::Note;
 
 /// The process that uses a permit, as its client describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +19,8 @@ pub struct Process {
     pub user: String,
     /// Its command line.
     pub command: String,
+    /// What it says of its request.
+    pub note: Note,
 }
 
 impl Process {
@@ -134,6 +137,8 @@ pub struct GateView {
     pub name: String,
     /// The number of its slots.
     pub k: u32,
+    /// What k comes from.
+    pub source: KSource,
     /// Its protocol.
     pub protocol: String,
     /// The client or operator that defined it.

@@ -67,7 +67,7 @@ impl ClientStream {
                 self.admit_acquire(*number, &request.gate).map_err(|refusal| (*number, refusal))?;
             }
             ClientMessage::Bye => self.ended.store(true, Ordering::Relaxed),
-            ClientMessage::Permit { number, .. } => {
+            ClientMessage::Permit { number, .. } | ClientMessage::MarkOnce { number, .. } => {
                 self.access.admit_request(&self.who).map_err(|refusal| (*number, refusal))?;
             }
             ClientMessage::Withdraw { .. }
@@ -123,6 +123,7 @@ impl ClientStream {
             | ServerMessage::Lost { .. }
             | ServerMessage::Released { .. }
             | ServerMessage::PermitRenewed { .. }
+            | ServerMessage::OnceMarked { .. }
             | ServerMessage::Renewed { .. }
             | ServerMessage::Closed { .. } => {}
         }

@@ -2,8 +2,8 @@
 //! them.
 //!
 //! ```text
-//! POST   /v1/gates/NAME/permits?ttl_ms=600000&k=&weight=&no_wait=&timeout_ms=
-//!                                201 {permit_id, secret, fence, slots, k, ttl_ms}
+//! POST   /v1/gates/NAME/permits?ttl_ms=600000&k=&names=&weight=&no_wait=&timeout_ms=
+//!                                201 {permit_id, secret, fence, slots, slot_names, k, ttl_ms}
 //! POST   /v1/permits/ID/renew    200 {permit_id, ttl_ms}; the header `Kgate-Secret` has the secret
 //! DELETE /v1/permits/ID          204; the same header, at any node, idempotent. The header
 //!                                `Kgate-Was-Gone: true` in the reply: it was not held any more
@@ -28,6 +28,7 @@ use super::authorisation::Identity;
 use super::client_stream::ClientStream;
 use super::error::ApiError;
 use super::http::OpenStream;
+use super::wanted::WantedSlots;
 use super::{CoreHandle, grpc};
 use crate::core::{
     AcquireRequest, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Secret,
@@ -43,7 +44,8 @@ const WAS_GONE: &str = "kgate-was-gone";
 #[derive(Debug, Deserialize)]
 pub(super) struct AcquireOptions {
     ttl_ms: Option<u64>,
-    k: Option<u32>,
+    k: Option<String>,
+    names: Option<String>,
     weight: Option<u32>,
     #[serde(default)]
     no_wait: bool,
@@ -68,9 +70,10 @@ pub(super) async fn acquire(
         request: AcquireRequest {
             gate,
             weight: options.weight.unwrap_or(1),
-            k: options.k,
+            k: WantedSlots::of_query(options.k, options.names).resolve()?,
             wait: !options.no_wait,
             process: None,
+            note: Box::default(),
             durable: DurableOptions { policy: None, ttl: options.ttl_ms.map(ms), secret },
         },
     };
@@ -80,7 +83,9 @@ pub(super) async fn acquire(
         let message = format!("timed out: no permit was free within {timeout:?}");
         ApiError::new(ErrorCode::TimedOut, message)
     };
-    let ServerMessage::Granted { slots, fence, k, durable, .. } = reply.map_err(timed_out)?? else {
+    let ServerMessage::Granted { slots, slot_names, fence, k, durable, .. } =
+        reply.map_err(timed_out)??
+    else {
         return Err(ApiError::unexpected_reply());
     };
     let Some(DurableGrant { permit, ttl }) = durable else {
@@ -92,6 +97,7 @@ pub(super) async fn acquire(
         "secret": format!("{:032x}", secret.0),
         "fence": fence.map(|fence| format!("{:032x}", fence.0)),
         "slots": slots,
+        "slot_names": slot_names,
         "k": k,
         "ttl_ms": ttl.map(in_ms),
     });

@@ -18,10 +18,12 @@ use tonic::{Request, Response, Status, Streaming};
 use super::CoreHandle;
 use super::authorisation::{Identity, Privilege};
 use super::client_stream::ClientStream;
+use super::error::ApiError;
 use super::reentry;
+use super::wanted::WantedSlots;
 use crate::core::{
-    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Process,
-    ReentryKey, Secret, ServerMessage, SessionId,
+    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, MarkOnce, Note,
+    PermitCommand, Process, ReentryKey, Secret, ServerMessage, SessionId,
 };
 use crate::holder_tree::{HolderTree, NotGuarded, Peer};
 use crate::shell::Command;
@@ -156,15 +158,23 @@ async fn receive(
                 break;
             }
         }
-        let mut message = decode(message);
-        if let Err((number, refusal)) = client_stream.admit(&mut message) {
-            let Some(replies) = replies.upgrade() else { break };
-            let refused =
-                ServerMessage::Refused { number, code: refusal.code, message: refusal.message };
-            if replies.send(refused).await.is_err() {
-                break;
+        let message = decode(message);
+        let admitted = message.and_then(|mut message| {
+            client_stream.admit(&mut message)?;
+            Ok(message)
+        });
+        let message = match admitted {
+            Ok(message) => message,
+            Err((number, refusal)) => {
+                let Some(replies) = replies.upgrade() else { break };
+                let ApiError { code, message } = refusal;
+                if replies.send(ServerMessage::Refused { number, code, message }).await.is_err() {
+                    break;
+                }
+                continue;
             }
-        } else if !core.send(Command::Client(client, message)).await {
+        };
+        if !core.send(Command::Client(client, message)).await {
             break;
         }
     }
@@ -172,8 +182,9 @@ async fn receive(
     client_stream.close();
 }
 
-fn decode(message: Received) -> ClientMessage {
-    match message {
+/// The message for the core, or the refusal of the request of that number.
+fn decode(message: Received) -> Result<ClientMessage, (u64, ApiError)> {
+    Ok(match message {
         Received::Hello(hello) => {
             let secret = secret_of(&hello.secret);
             let resume = hello.session_id.map(|session| (SessionId(session), secret));
@@ -185,9 +196,16 @@ fn decode(message: Received) -> ClientMessage {
             request: AcquireRequest {
                 gate: acquire.gate,
                 weight: acquire.weight.max(1),
-                k: acquire.k,
+                k: WantedSlots {
+                    k: acquire.k,
+                    expression: acquire.k_expression,
+                    names: acquire.names,
+                }
+                .resolve()
+                .map_err(|refusal| (acquire.request_id, refusal))?,
                 wait: !acquire.no_wait,
                 process: acquire.process.map(process_of),
+                note: Box::new(Note { reason: acquire.reason, meta: acquire.meta }),
                 durable: DurableOptions {
                     policy: policy_of(acquire.policy),
                     ttl: acquire.ttl_ns.map(Span),
@@ -201,13 +219,22 @@ fn decode(message: Received) -> ClientMessage {
             secret: secret_of(&command.secret),
             command: if command.release { PermitCommand::Release } else { PermitCommand::Renew },
         },
+        Received::MarkOnce(mark) => ClientMessage::MarkOnce {
+            number: mark.request_id,
+            mark: MarkOnce {
+                permit: mark.permit_request_id,
+                key: mark.key,
+                ttl: Span(mark.ttl_ns),
+                token: secret_of(&mark.token),
+            },
+        },
         Received::Withdraw(v1::Withdraw { request_id: number }) => {
             ClientMessage::Withdraw { number }
         }
         Received::Release(v1::Release { request_id: number }) => ClientMessage::Release { number },
         Received::Renew(v1::Renew { sequence }) => ClientMessage::Renew { sequence },
         Received::EndSession(v1::EndSession {}) => ClientMessage::Bye,
-    }
+    })
 }
 
 /// The secret in a message; [`Secret::NONE`] unless it has 16 bytes.
@@ -245,7 +272,7 @@ pub(super) fn new_secret() -> Secret {
 
 fn process_of(process: v1::Process) -> Process {
     let v1::Process { pid, host, user, command } = process;
-    Process { pid, host, user, command }
+    Process { pid, host, user, command, note: Note::default() }
 }
 
 fn encode(message: ServerMessage, node: u32, timing: Option<Timing>) -> Sent {
@@ -277,6 +304,7 @@ fn encode(message: ServerMessage, node: u32, timing: Option<Timing>) -> Sent {
             slots,
             fence,
             k,
+            slot_names,
             durable,
             lock_files,
             reentry_key,
@@ -287,11 +315,17 @@ fn encode(message: ServerMessage, node: u32, timing: Option<Timing>) -> Sent {
             k,
             durable: durable.map(durable_permit),
             lock_files,
+            slot_names,
             reentry_key: reentry_key.map(ReentryKey::to_text).unwrap_or_default(),
         }),
         ServerMessage::Refused { number, code: why, message: text } => {
             Sent::Refused(v1::Refused { request_id: number, code: why.into(), message: text })
         }
+        ServerMessage::OnceMarked { number, used_by } => Sent::OnceMarked(v1::OnceMarked {
+            request_id: number,
+            first: used_by.is_none(),
+            used_by: used_by.unwrap_or_default(),
+        }),
         ServerMessage::Lost { number, message: text } => {
             Sent::Lost(v1::Lost { request_id: number, message: text })
         }

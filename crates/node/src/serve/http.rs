@@ -9,11 +9,12 @@
 //! GET  /v1/gates/NAME                one gate
 //! GET  /v1/gates/NAME/explain        why requests wait, in sentences
 //! GET  /v1/watch                     one line of JSON now and after each change
-//! PUT  /v1/gates/NAME/hold?k=&weight=   a permit as long as the request body lasts: each line
-//!                                    renews it, the line `release` releases it
+//! PUT  /v1/gates/NAME/hold?k=&names=&weight=&reason=&meta=   a permit as long as the request body
+//!                                    lasts: each line renews it, the line `release` releases it
 //! POST /v1/gates/NAME/permits?ttl_ms=   a durable permit; see `durable.rs`
 //! ```
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -34,9 +35,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::authorisation::{Identity, Privilege};
 use super::client_stream::ClientStream;
 use super::error::ApiError;
+use super::wanted::WantedSlots;
 use super::{CoreHandle, durable, grpc};
 use crate::core::{
-    AcquireRequest, ClientId, ClientMessage, DurableOptions, Process, ServerMessage,
+    AcquireRequest, ClientId, ClientMessage, DurableOptions, Note, Process, ServerMessage,
 };
 use crate::shell::Command;
 
@@ -159,10 +161,29 @@ fn streamed(stream: mpsc::Receiver<Result<Bytes, Infallible>>) -> Response {
 
 #[derive(Debug, Deserialize)]
 struct HoldOptions {
-    k: Option<u32>,
+    k: Option<String>,
+    names: Option<String>,
     weight: Option<u32>,
     #[serde(default)]
     no_wait: bool,
+    #[serde(default)]
+    reason: String,
+    /// Pairs `KEY=VALUE`, separated by commas.
+    meta: Option<String>,
+}
+
+/// The pairs in `a=1,b=2`.
+fn meta(text: &str) -> Result<BTreeMap<String, String>, ApiError> {
+    let mut pairs = BTreeMap::new();
+    for pair in text.split(',') {
+        let malformed =
+            || ApiError::bad_request("malformed meta: write KEY=VALUE,KEY=VALUE, each key once");
+        let (key, value) = pair.split_once('=').ok_or_else(malformed)?;
+        if pairs.insert(key.to_owned(), value.to_owned()).is_some() {
+            return Err(malformed());
+        }
+    }
+    Ok(pairs)
 }
 
 async fn hold(
@@ -173,14 +194,16 @@ async fn hold(
     body: Body,
 ) -> Replied {
     let gate = path.strip_suffix("/hold").unwrap_or(&path).to_owned();
+    let meta = options.meta.as_deref().map(meta).transpose()?.unwrap_or_default();
     let acquire = ClientMessage::Acquire {
         number: 0,
         request: AcquireRequest {
             gate,
             weight: options.weight.unwrap_or(1),
-            k: options.k,
+            k: WantedSlots::of_query(options.k, options.names).resolve()?,
             wait: !options.no_wait,
             process: None,
+            note: Box::new(Note { reason: options.reason, meta }),
             durable: DurableOptions::default(),
         },
     };
@@ -261,9 +284,11 @@ impl Drop for OpenStream {
 
 fn to_json(reply: &ServerMessage) -> Option<serde_json::Value> {
     match reply {
-        ServerMessage::Granted { slots, fence, k, .. } => {
+        ServerMessage::Granted { slots, fence, k, slot_names, .. } => {
             let fence = fence.map(|fence| format!("{:032x}", fence.0));
-            Some(json!({ "granted": { "slots": slots, "fence": fence, "k": k } }))
+            Some(json!({ "granted": {
+                "slots": slots, "slot_names": slot_names, "fence": fence, "k": k,
+            } }))
         }
         ServerMessage::Refused { code: why, message: text, .. }
         | ServerMessage::Closed { code: why, message: text } => {
@@ -276,6 +301,7 @@ fn to_json(reply: &ServerMessage) -> Option<serde_json::Value> {
         ServerMessage::Welcome { .. }
         | ServerMessage::Withdrawn { .. }
         | ServerMessage::Released { .. }
-        | ServerMessage::PermitRenewed { .. } => None,
+        | ServerMessage::PermitRenewed { .. }
+        | ServerMessage::OnceMarked { .. } => None,
     }
 }

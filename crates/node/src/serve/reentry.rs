@@ -12,7 +12,7 @@ use kgate_api::v1::ErrorCode;
 
 use super::authorisation::{Identity, Privilege};
 use super::{ApiError, CoreHandle};
-use crate::core::{Call, CallReply, ReentryKey};
+use crate::core::{Call, CallReply, HeldPermit, ReentryKey};
 use crate::holder_tree::Peer;
 
 /// More generations than any process has.
@@ -44,7 +44,8 @@ pub(super) async fn reenter(
         }
     };
     let fence = permit.fence.map(|fence| fence.0.to_be_bytes().to_vec());
-    Ok(v1::ReenterReply { slots: permit.slots, fence, k: permit.k, node: core.node, descends })
+    let HeldPermit { slots, k, slot_names, .. } = permit;
+    Ok(v1::ReenterReply { slots, fence, k, node: core.node, descends, slot_names })
 }
 
 /// Whether a process is another one or descends from it. A process outside of this node's

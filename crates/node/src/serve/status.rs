@@ -7,7 +7,7 @@ use kgate_core::NodeId;
 
 use super::{CoreHandle, grpc};
 use crate::core::{
-    ClientView, ControlView, DurablePermitView, PAST_HOLDS_KEPT, Process, StatusReport,
+    ClientView, ControlView, DurablePermitView, Note, PAST_HOLDS_KEPT, Process, StatusReport,
 };
 
 /// The reply for the views that arrived.
@@ -31,6 +31,8 @@ pub(super) fn reply(report: StatusReport, core: &CoreHandle) -> v1::StatusReply 
             let status = gates.entry(view.name.clone()).or_insert_with(|| v1::GateStatus {
                 name: view.name.clone(),
                 k: view.k,
+                k_expression: view.source.expression().unwrap_or_default().to_owned(),
+                names: view.source.names().to_vec(),
                 protocol: view.protocol,
                 updated_by: view.author,
                 policy: grpc::policy(view.policy).into(),
@@ -130,7 +132,7 @@ pub(super) fn same(one: &v1::StatusReply, other: &v1::StatusReply) -> bool {
 }
 
 fn client(client: ClientView) -> v1::ClientStatus {
-    let Process { pid, host, user, command } = client.process;
+    let Process { pid, host, user, command, note: Note { reason, meta } } = client.process;
     v1::ClientStatus {
         node: client.node.0,
         process: Some(v1::Process { pid, host, user, command }),
@@ -141,5 +143,7 @@ fn client(client: ClientView) -> v1::ClientStatus {
         disconnected: client.cut_off,
         guarded: client.guarded,
         session_id: client.session,
+        reason,
+        meta,
     }
 }

@@ -217,7 +217,7 @@ fn add(cluster: &TestCluster, node: u32, incarnation: u32) -> Command {
 fn gate(name: &str, k: u32) -> Command {
     Command::CreateGate {
         name: name.to_owned(),
-        k,
+        slots: k.into(),
         protocol: "slots".to_owned(),
         lanes: 1,
         policy: Policy::Lease,
@@ -230,6 +230,7 @@ fn set(name: &str, k: u32) -> Command {
     Command::SetGate {
         name: name.to_owned(),
         k: Some(k),
+        source: None,
         policy: None,
         version: None,
         author: "a test".to_owned(),

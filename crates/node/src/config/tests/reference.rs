@@ -155,7 +155,7 @@ fn kind_of(kind: &str) -> String {
         "Span" => "duration",
         "Vec<String>" => "list of strings",
         "OneOrMore" => "string or list of strings",
-        "UserOrGroup" => "number or string",
+        "UserOrGroup" | "KConfig" => "number or string",
         "SocketMode" => "string",
         "VotersConfig" => "number or list of numbers",
         "Faults" => "`\"lease\"` or `\"crash-stop\"`",

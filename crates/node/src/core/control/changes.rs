@@ -62,6 +62,9 @@ impl Core {
                     self.catalogue.remove(&gate.definition.name);
                 }
             }
+            Change::OnceMarked(_, _, mark) => self.count_once(mark.at, mark.ttl),
+            // Its timer finds no mark.
+            Change::OnceExpired(..) => {}
             // `apply_permit_changes` handles those of permits.
             Change::Bootstrapped(_)
             | Change::PermitHeld(..)
@@ -144,17 +147,17 @@ impl Core {
         (Some(InitialMembers { view: view(made), members }), since)
     }
 
-    /// Changes k or the policy of a gate.
+    /// Changes the slots or the policy of a gate.
     fn alter(&mut self, gate: &state::Gate) {
         let id = gate.id;
-        let (k, author, policy) = (gate.k, gate.author.clone(), gate.policy);
-        self.catalogue.alter(&gate.name, k, policy, &author);
+        let (slots, author, policy) = (gate.slots(), gate.author.clone(), gate.policy);
+        self.catalogue.alter(&gate.name, slots.clone(), policy, &author);
         self.at_gate(id, |gate| gate.policy(policy));
-        if k == 0 {
+        if slots.k == 0 {
             let text = closed(&gate.name, &author);
             self.refuse_waiting(Some(id), ErrorCode::TooLarge, &text);
         }
-        self.at_gate(id, |gate| gate.resize(k, author));
+        self.at_gate(id, |gate| gate.resize(slots, author));
         self.place_all(&gate.name);
     }
 }
@@ -165,6 +168,7 @@ pub(in crate::core) fn definition(gate: &state::Gate) -> Definition {
         id: gate.id,
         name: gate.name.clone(),
         k: gate.k,
+        source: gate.source.clone(),
         protocol: gate.protocol.clone(),
         lanes: gate.lanes,
         policy: gate.policy,

@@ -48,6 +48,8 @@ impl Core {
                 | Change::GateCreated(_)
                 | Change::GateChanged(_)
                 | Change::GateDeleted(..)
+                | Change::OnceMarked(..)
+                | Change::OnceExpired(..)
                 | Change::Voters(_) => {}
             }
         }
@@ -151,6 +153,7 @@ impl Core {
             slots: permit.slots.clone(),
             fence: Some(permit.fence),
             k: gate.map_or(0, |gate| gate.k),
+            slot_names: gate.map(|gate| gate.source.names_of(&permit.slots)).unwrap_or_default(),
             durable: Some(DurableGrant { permit: id, ttl: permit.ttl }),
             lock_files: Vec::new(),
             reentry_key: None,
@@ -422,7 +425,7 @@ impl Core {
 
 impl super::Control {
     /// How long this node's clock must count until a span by any other clock has certainly passed.
-    fn stretched(&self, span: Span) -> Span {
+    pub(in crate::core) fn stretched(&self, span: Span) -> Span {
         let terms = kgate_control::membership::LeaseTerms { lease: span, ..self.timing.terms() };
         terms.wait()
     }

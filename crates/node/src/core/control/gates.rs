@@ -2,7 +2,7 @@
 //! what the log says (docs/internals/leases.md section 10).
 
 use kgate_control::log::ProposeError;
-use kgate_control::state::{Applied, Command, PermitId, Rejected};
+use kgate_control::state::{Applied, Command, PermitId, Rejected, Slots};
 use kgate_core::{GrantId, NodeId};
 
 use crate::core::clients::PendingAcquire;
@@ -14,8 +14,8 @@ use crate::core::{Action, ClientId, Core, Definition, GateId, Process, RequestKe
 pub(in crate::core) enum Purpose {
     /// Add this incarnation to the members.
     Add,
-    /// Create a gate with this k.
-    Gate(String, u32),
+    /// Create a gate with these slots.
+    Gate(String, Slots),
     /// Hold a permit that this node granted.
     Held(GateId, GrantId),
     /// Give a waiting request the permit that the log holds for it already.
@@ -24,6 +24,10 @@ pub(in crate::core) enum Purpose {
     ReleaseUnwanted(PermitId),
     /// Expire a permit.
     Expire(PermitId),
+    /// Use a key for the message of this number of a client.
+    Once(ClientId, u64),
+    /// Expire the key that this entry marked.
+    ExpireOnce(u64),
     /// Renew or release a permit for a client.
     Permit(ClientId, RequestKey, PermitId, PermitCommand),
 }
@@ -31,7 +35,7 @@ pub(in crate::core) enum Purpose {
 impl Core {
     /// Proposes a command, unless the same proposal is open. The answer comes back by
     /// [`Core::on_proposed`].
-    pub(super) fn propose(&mut self, purpose: Purpose, command: Command) {
+    pub(in crate::core) fn propose(&mut self, purpose: Purpose, command: Command) {
         if self.log.open.values().any(|open| *open == purpose) {
             return;
         }
@@ -49,34 +53,36 @@ impl Core {
         let purpose = self.log.open.remove(&number);
         match purpose {
             Some(Purpose::Add) => self.on_add_proposed(result.err()),
-            Some(Purpose::Gate(name, k)) => self.on_gate_proposed(&name, k, result),
+            Some(Purpose::Gate(name, slots)) => self.on_gate_proposed(&name, &slots, result),
             Some(Purpose::Held(gate, grant)) => self.on_hold_proposed((gate, grant), result),
             Some(Purpose::Attach(key, permit)) => self.on_attach_proposed((key, permit), result),
             Some(Purpose::Permit(client, key, permit, word)) => {
                 self.on_permit_proposed(client, key, (permit, word), result);
             }
+            Some(Purpose::Once(client, number)) => self.on_once_proposed(client, number, result),
             Some(Purpose::ReleaseUnwanted(permit)) => self.on_release_unwanted(permit, &result),
             // Proposed again when the timer fires again.
-            Some(Purpose::Expire(_)) | None => {}
+            Some(Purpose::Expire(_) | Purpose::ExpireOnce(_)) | None => {}
         }
     }
 
-    /// A client wants a gate that is unknown here, or known with another k. The log decides, since
-    /// this node may be behind.
+    /// A client wants a gate that is unknown here, or known with other slots. The log decides,
+    /// since this node may be behind.
     pub(in crate::core) fn create_by_log(&mut self, pending: PendingAcquire) {
-        let (name, k) = (pending.request.gate.clone(), pending.request.k.unwrap_or(1));
+        let (name, slots) = (pending.request.gate.clone(), pending.request.new_slots());
         let author = author(&pending.process, self.settings.me);
         let policy = pending.request.durable.policy.unwrap_or_default();
         self.pending.push(pending);
-        let plan = Definition { author, policy, ..self.plan(GateId(0), &name, k) };
+        let plan = Definition { author, policy, ..self.plan(GateId(0), &name, slots) };
         self.propose_gate(plan);
     }
 
     fn propose_gate(&mut self, plan: Definition) {
-        let Definition { name, k, protocol, lanes, policy, author, .. } = plan;
-        let purpose = Purpose::Gate(name.clone(), k);
+        let slots = plan.slots();
+        let Definition { name, protocol, lanes, policy, author, .. } = plan;
+        let purpose = Purpose::Gate(name.clone(), slots.clone());
         let create =
-            Command::CreateGate { name, k, protocol, lanes, policy, weight_max: None, author };
+            Command::CreateGate { name, slots, protocol, lanes, policy, weight_max: None, author };
         self.propose(purpose, create);
     }
 
@@ -95,7 +101,12 @@ impl Core {
         some
     }
 
-    fn on_gate_proposed(&mut self, name: &str, k: u32, result: Result<Applied, ProposeError>) {
+    fn on_gate_proposed(
+        &mut self,
+        name: &str,
+        slots: &Slots,
+        result: Result<Applied, ProposeError>,
+    ) {
         let version = if let Ok(Applied::Gate { version, .. }) = result { version } else { 0 };
         if let Some((why, text)) = result.err().map(refusal_of) {
             // A request without a k takes the gate as it is. The log has the gate, and this node
@@ -105,7 +116,7 @@ impl Core {
             };
             let concerns = |pending: &PendingAcquire| {
                 pending.request.gate == name
-                    && pending.request.k.unwrap_or(1) == k
+                    && pending.request.new_slots() == *slots
                     && !content(pending)
             };
             let (gone, rest): (Vec<_>, Vec<_>) =

@@ -26,6 +26,7 @@ impl Core {
                 self.log.incarnations.keys().copied().filter(|node| *node != self.log.me).collect();
             self.resume(suspended)?;
             self.restart_all_ttls();
+            self.restart_all_once();
         }
         let control = self.failures.control();
         let changes = settings.cluster_state.changes_since(&self.log.state);

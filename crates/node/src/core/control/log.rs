@@ -48,6 +48,11 @@ impl Log {
         }
     }
 
+    /// The number of keys that clients wait to use.
+    pub(in crate::core) fn open_marks(&self) -> usize {
+        self.open.values().filter(|open| matches!(open, Purpose::Once(..))).count()
+    }
+
     /// Whether this incarnation is a member.
     pub(in crate::core) fn is_member(&self) -> bool {
         self.state.membership.incarnation(self.me, self.incarnation).is_some()

@@ -25,7 +25,7 @@ mod lease;
 mod log;
 
 pub(super) use changes::definition;
-pub(super) use gates::author;
+pub(super) use gates::{Purpose, author};
 pub(super) use log::Log;
 
 use kgate_control::lease::Leases;
@@ -62,7 +62,7 @@ pub struct ControlSettings {
 
 /// The control plane at this node.
 pub(super) struct Control {
-    timing: Timing,
+    pub(super) timing: Timing,
     store: StoreId,
     address: String,
     start: u64,

@@ -21,9 +21,10 @@ fn one_of_two_creators_wins() {
             request: AcquireRequest {
                 gate: "gpu".into(),
                 weight: 1,
-                k: Some(k),
+                k: Some(k.into()),
                 wait: true,
                 process: None,
+                note: Default::default(),
                 durable: DurableOptions::default(),
             },
         };

@@ -1,5 +1,6 @@
 //! Clients and their sessions.
 
+use kgate_control::state::Slots;
 use kgate_core::Span;
 
 use super::fleet::{granted, refused};
@@ -165,9 +166,10 @@ fn a_withdrawn_request_leaves_no_trace() {
         request: AcquireRequest {
             gate: "gpu".into(),
             weight,
-            k: Some(3),
+            k: Some(3.into()),
             wait: true,
             process: None,
+            note: Default::default(),
             durable: DurableOptions::default(),
         },
     };
@@ -203,6 +205,7 @@ fn a_request_without_waiting_is_granted_or_refused() {
             k: None,
             wait: false,
             process: None,
+            note: Default::default(),
             durable: DurableOptions::default(),
         },
     };
@@ -250,9 +253,10 @@ fn an_invalid_request_is_refused() {
                 request: AcquireRequest {
                     gate: gate.into(),
                     weight,
-                    k,
+                    k: k.map(Slots::from),
                     wait: true,
                     process: None,
+                    note: Default::default(),
                     durable: DurableOptions::default(),
                 },
             },

@@ -163,6 +163,7 @@ fn k_is_what_the_log_says() {
     simulation.propose(Command::SetGate {
         name: "gpu".into(),
         k: Some(5),
+        source: None,
         policy: None,
         version: None,
         author: "an operator".into(),
@@ -196,6 +197,37 @@ fn only_the_log_defines_gates() {
     simulation.acquire(0);
     simulation.run_until(2 * SECOND);
     assert!(simulation.granted(0).is_some());
+}
+
+/// A key is used for its whole time to live, whatever the clocks of the nodes show, and expires
+/// soon after, also if all nodes were started again meanwhile: then it is counted anew.
+#[test]
+fn keys_expire_when_their_time_is_over() {
+    let mut simulation = simulation(3, 1);
+    let mark = |key: &str| Command::MarkOnce {
+        gate: GateId(1),
+        key: key.to_owned(),
+        token: [1; 32],
+        by: "a client".into(),
+        ttl: Span(10 * SECOND),
+    };
+    simulation.propose(mark("a"));
+    let marked = 1200 * MILLISECOND;
+    simulation.run_until(marked + 9900 * MILLISECOND);
+    assert_eq!(simulation.once_keys(), ["a"]);
+    simulation.run_until(marked + 20 * SECOND);
+    assert_eq!(simulation.once_keys(), [""; 0]);
+    simulation.propose(mark("b"));
+    let marked = marked + 20 * SECOND;
+    simulation.run_until(marked + 5 * SECOND);
+    for node in (0..3).map(NodeId) {
+        simulation.kill(node);
+        simulation.restart_after(node, MILLISECOND);
+    }
+    simulation.run_until(marked + 14 * SECOND);
+    assert_eq!(simulation.once_keys(), ["b"], "counted anew");
+    simulation.run_until(marked + 40 * SECOND);
+    assert_eq!(simulation.once_keys(), [""; 0]);
 }
 
 /// Commands with an unknown permit or a wrong secret cost no entry of the log. Of those that only

@@ -132,6 +132,7 @@ fn a_permit_for_a_client_of_a_former_incarnation() {
             k: None,
             wait: true,
             process: None,
+            note: Default::default(),
             durable: DurableOptions::default(),
         },
     };

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use kgate_control::state::Slots;
 use kgate_core::{NodeId, Span, Time};
 
 use super::super::*;
@@ -23,6 +24,7 @@ pub(super) struct Fleet {
     pub(super) answers: Vec<Result<CallReply, Refusal>>,
     /// What operators set, in order.
     pub(super) settings: Vec<GateSetting>,
+    pub(super) marks: Vec<(ClientId, u64, StoredMark)>,
     /// Links on which nothing arrives.
     pub(super) cut: Vec<(NodeId, NodeId)>,
     pub(super) stored: BTreeMap<(NodeId, GateId), Vec<u8>>,
@@ -57,6 +59,7 @@ impl Fleet {
             forgotten: Vec::new(),
             answers: Vec::new(),
             settings: Vec::new(),
+            marks: Vec::new(),
             cut: Vec::new(),
             stored: BTreeMap::new(),
         };
@@ -139,9 +142,10 @@ impl Fleet {
                 request: AcquireRequest {
                     gate,
                     weight: 1,
-                    k,
+                    k: k.map(Slots::from),
                     wait: true,
                     process: None,
+                    note: Default::default(),
                     durable: DurableOptions::default(),
                 },
             },
@@ -179,7 +183,7 @@ impl Fleet {
 
     pub(super) fn restore(&mut self, node: u32, gate: &str, k: u32, in_use: &[u32]) {
         let (name, in_use) = (gate.to_owned(), in_use.to_vec());
-        self.restore_gate(node, RestoredGate { name, k, in_use, set_by: None });
+        self.restore_gate(node, RestoredGate { name, slots: k.into(), in_use, set_by: None });
     }
 
     pub(super) fn restore_gate(&mut self, node: u32, gate: RestoredGate) {
@@ -192,7 +196,10 @@ impl Fleet {
     /// An operator changes k. What must be remembered is.
     pub(super) fn set(&mut self, node: u32, gate: &str, k: u32) -> Result<CallReply, Refusal> {
         let (name, author) = (gate.to_owned(), "an operator".to_owned());
-        self.call(node, Call::SetGate { name, k: Some(k), policy: None, author })
+        self.call(
+            node,
+            Call::SetGate { name, k: Some(k), source: None, no_names: false, policy: None, author },
+        )
     }
 
     /// An operator evicts a holder, by way of that node.
@@ -258,6 +265,7 @@ impl Fleet {
                 }
                 Action::Store(gate, bytes) => drop(self.stored.insert((node, gate), bytes)),
                 Action::StoreGateSetting(setting) => self.settings.push(setting),
+                Action::MarkOnce(client, number, mark) => self.marks.push((client, number, mark)),
                 Action::Answer(_, reply) => self.answers.push(reply),
                 Action::StatusReport(_, report) => self.reports.push(report),
                 Action::Ban(_) | Action::Changed | Action::Opened(_) => {}
@@ -290,6 +298,7 @@ pub(super) fn granted(received: &[ServerMessage]) -> Option<(Vec<u32>, Option<u1
         | ServerMessage::Lost { .. }
         | ServerMessage::Withdrawn { .. }
         | ServerMessage::Released { .. }
+        | ServerMessage::OnceMarked { .. }
         | ServerMessage::PermitRenewed { .. }
         | ServerMessage::Renewed { .. }
         | ServerMessage::Closed { .. } => None,
@@ -306,6 +315,7 @@ pub(super) fn refused(received: &[ServerMessage]) -> Option<(ErrorCode, String)>
         | ServerMessage::Lost { .. }
         | ServerMessage::Withdrawn { .. }
         | ServerMessage::Released { .. }
+        | ServerMessage::OnceMarked { .. }
         | ServerMessage::PermitRenewed { .. }
         | ServerMessage::Renewed { .. } => None,
     })

@@ -134,7 +134,7 @@ fn an_operator_changes_k() {
     fleet.ask(0, 1, ClientMessage::Release { number: 3 });
     fleet.acquire(0, 1, 4, "gpu", Some(2));
     assert_eq!(refused(&fleet.received(0, 1)).map(|it| it.0), Some(ErrorCode::Conflict), "as set");
-    let set: Vec<u32> = fleet.settings.iter().map(|setting| setting.k).collect();
+    let set: Vec<u32> = fleet.settings.iter().map(|setting| setting.slots.k).collect();
     assert_eq!(set, [3, 1]);
 }
 
@@ -155,7 +155,7 @@ fn a_closed_gate_stays_closed() {
     );
     let mut fleet = Fleet::new(&alone(2));
     let (name, set_by) = ("gpu".to_owned(), Some("an operator".to_owned()));
-    let restored = RestoredGate { name, k: 0, in_use: vec![0], set_by };
+    let restored = RestoredGate { name, slots: 0.into(), in_use: vec![0], set_by };
     fleet.restore_gate(0, restored);
     assert_eq!(fleet.look(0, "gpu").seen[0].1[0].holders.len(), 1);
     fleet.hello(0, 1);

@@ -7,7 +7,8 @@
 //! POST   /v1/members/NODE/promote                make it a voter
 //! POST   /v1/members/NODE/demote                 make it a non-voting member
 //! POST   /v1/members/NODE/evict                  evict its current incarnation
-//! POST   /v1/set/NAME?k=K&policy=&no_wait=&timeout_ms=   change k or policy of a gate
+//! POST   /v1/set/NAME?k=K&names=&no_names=&policy=&no_wait=&timeout_ms=
+//!                                                change the slots or the policy of a gate
 //! GET    /v1/timing                              the durations of the leases
 //! ```
 
@@ -19,6 +20,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Answer, ApiError, CoreHandle, Identity, Operator, Privilege};
+use crate::serve::wanted::WantedSlots;
 
 pub(in crate::serve) fn routes(core: CoreHandle) -> Router {
     Router::new()
@@ -85,7 +87,10 @@ async fn change(
 
 #[derive(Debug, Deserialize)]
 struct Change {
-    k: Option<u32>,
+    k: Option<String>,
+    names: Option<String>,
+    #[serde(default)]
+    no_names: bool,
     policy: Option<String>,
     #[serde(default)]
     no_wait: bool,
@@ -97,7 +102,7 @@ async fn set(
     State(core): State<CoreHandle>,
     Extension(who): Extension<Identity>,
     Path(gate): Path<String>,
-    Query(Change { k, policy, no_wait, timeout_ms }): Query<Change>,
+    Query(Change { k, names, no_names, policy, no_wait, timeout_ms }): Query<Change>,
 ) -> Replied {
     let policy = match policy.as_deref() {
         None => v1::Policy::Unspecified,
@@ -105,8 +110,18 @@ async fn set(
             ApiError::bad_request(format!("unknown policy `{name}`: use lease or hold"))
         })?,
     };
-    let (keep_k, k, policy) = (k.is_none(), k.unwrap_or(0), policy.into());
-    let request = v1::SetGateRequest { gate, k, no_wait, timeout_ms, policy, keep_k };
+    let WantedSlots { k, expression, names } = WantedSlots::of_query(k, names);
+    let request = v1::SetGateRequest {
+        gate,
+        k: k.unwrap_or(0),
+        no_wait,
+        timeout_ms,
+        policy: policy.into(),
+        keep_k: k.is_none(),
+        names,
+        no_names,
+        k_expression: expression,
+    };
     Ok(Json(json::set(&super::set::set(&core, &who, request).await?)))
 }
 

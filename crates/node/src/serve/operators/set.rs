@@ -10,16 +10,35 @@ use std::time::Duration;
 
 use kgate_api::v1::ErrorCode;
 use kgate_api::{LeaseInstant, v1};
-use kgate_control::state::{Applied, ClusterState, Command, Gate};
+use kgate_control::state::{Applied, ClusterState, Command, Gate, KSource, Slots};
 
 use super::{Answer, ApiError, CoreHandle, Identity, Operator, Privilege, author, listed};
 use crate::core::{Call, CallReply, ClientView, GateView, StatusReport};
 use crate::serve::grpc::policy_of;
+use crate::serve::wanted::WantedSlots;
 
 /// Default of `timeout_ms`.
 const TIMEOUT: Duration = Duration::from_secs(3600);
 /// Interval of the queries to all members.
 const QUERY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The new k and what it comes from, as far as they change.
+fn wanted(request: &v1::SetGateRequest) -> Answer<(Option<u32>, Option<KSource>)> {
+    let v1::SetGateRequest { k, keep_k, names, no_names, k_expression, .. } = request;
+    let k = (!keep_k).then_some(*k);
+    if *no_names && !names.is_empty() {
+        return Err(ApiError::bad_request("no_names excludes names: give one of them"));
+    }
+    let (expression, names) = (k_expression.clone(), names.clone());
+    let slots = WantedSlots { k, expression, names }.resolve()?;
+    let slots = slots.map(|Slots { k, source }| (Some(k), source));
+    Ok(match slots {
+        Some((k, source)) if source != KSource::Number => (k, Some(source)),
+        // A number alone says nothing of names.
+        Some((k, _)) => (k, no_names.then_some(KSource::Number)),
+        None => (None, no_names.then_some(KSource::Number)),
+    })
+}
 
 /// Changes a gate, by the log or at this node alone, and waits until the change is in force.
 pub(super) async fn set(
@@ -42,9 +61,10 @@ async fn set_alone(
     author: String,
     request: v1::SetGateRequest,
 ) -> Answer<v1::SetGateReply> {
-    let v1::SetGateRequest { gate, k, no_wait, timeout_ms, policy, keep_k } = request;
-    let (k, policy) = ((!keep_k).then_some(k), policy_of(policy));
-    let set = Call::SetGate { name: gate.clone(), k, policy, author };
+    let (k, source) = wanted(&request)?;
+    let v1::SetGateRequest { gate, no_wait, timeout_ms, policy, no_names, .. } = request;
+    let policy = policy_of(policy);
+    let set = Call::SetGate { name: gate.clone(), k, source, no_names, policy, author };
     let CallReply::GateSet { k, previous_k } = core.call(set).await? else {
         return Err(ApiError::unexpected_reply());
     };
@@ -84,18 +104,35 @@ async fn until_drained<F: Future<Output = Answer<Vec<String>>>>(
 impl Operator {
     /// Commits the change, and waits until it is in force.
     pub(super) async fn set(&self, request: v1::SetGateRequest) -> Answer<v1::SetGateReply> {
-        let v1::SetGateRequest { gate: name, k, no_wait, timeout_ms, policy, keep_k } = request;
+        let (k, source) = wanted(&request)?;
+        let v1::SetGateRequest { gate: name, no_wait, timeout_ms, policy, no_names, .. } = request;
         let before = self.read().await?;
         let Some(gate) = before.gate(&name).cloned() else {
             return Err(ApiError::new(
                 ErrorCode::GateNotFound,
-                format!("no gate `{name}`: `kgate run {name} -k {k} -- CMD` creates it"),
+                format!("no gate `{name}`: `kgate run {name} -k K -- CMD` creates it"),
             ));
         };
-        let (k, policy) = (if keep_k { gate.k } else { k }, policy_of(policy));
+        if let Some(source) = &source {
+            let kept = gate.source.check_kept(source, no_names);
+            kept.map_err(|bad| ApiError::bad_request(bad.to_string()))?;
+        }
+        if let Some(source) = &source
+            && gate.k == 0
+            && let Err(moved) = gate.source.check_moves(source)
+        {
+            // At an open gate the log refuses this. A closed one may still have holders.
+            let draining = self.draining(&gate, 0, gate.version).await?;
+            if !draining.is_empty() {
+                let message =
+                    format!("{moved}; it is closed, and not drained: {}", draining.join("; "));
+                return Err(ApiError::new(ErrorCode::Conflict, message));
+            }
+        }
         let version = Some(gate.version);
-        let set =
-            Command::SetGate { name, k: Some(k), policy, version, author: self.author.clone() };
+        let (policy, author) = (policy_of(policy), self.author.clone());
+        let set = Command::SetGate { name, k, source, policy, version, author };
+        let k = k.unwrap_or(gate.k);
         let Applied::Gate { version, .. } = self.propose(set).await? else {
             return Err(ApiError::unexpected_reply());
         };

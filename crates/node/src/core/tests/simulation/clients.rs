@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use kgate_control::state::Slots;
 use kgate_core::{NodeId, Time};
 
 use super::super::super::*;
@@ -200,9 +201,10 @@ impl Simulation {
                 request: AcquireRequest {
                     gate,
                     weight: 1,
-                    k,
+                    k: k.map(Slots::from),
                     wait: true,
                     process: None,
+                    note: Default::default(),
                     durable: keep,
                 },
             },
@@ -214,6 +216,7 @@ impl Simulation {
         let durable = match &tell {
             ServerMessage::Granted { durable, .. } => durable.map(|durable| durable.permit.0),
             ServerMessage::Welcome { .. }
+            | ServerMessage::OnceMarked { .. }
             | ServerMessage::PermitRenewed { .. }
             | ServerMessage::Refused { .. }
             | ServerMessage::Lost { .. }
@@ -301,6 +304,7 @@ impl Simulation {
             }
             ServerMessage::Withdrawn { .. }
             | ServerMessage::Released { .. }
+            | ServerMessage::OnceMarked { .. }
             | ServerMessage::PermitRenewed { .. } => {}
         }
     }

@@ -165,6 +165,7 @@ impl Simulation {
                 k: None,
                 wait: true,
                 process: None,
+                note: Default::default(),
                 durable: keep,
             },
         };
@@ -238,6 +239,7 @@ impl Simulation {
                 );
             }
             ServerMessage::PermitRenewed { .. }
+            | ServerMessage::OnceMarked { .. }
             | ServerMessage::Renewed { .. }
             | ServerMessage::Withdrawn { .. } => {}
         }

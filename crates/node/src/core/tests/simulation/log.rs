@@ -46,7 +46,7 @@ impl TotalOrder {
         log.append(Command::Bootstrap { cluster, name, nodes, terms }).expect("founded");
         let gate = Command::CreateGate {
             name: "gpu".into(),
-            k,
+            slots: k.into(),
             protocol: "slots".into(),
             lanes: 1,
             policy: Default::default(),
@@ -66,6 +66,10 @@ impl TotalOrder {
 
     pub(super) fn permits(&self) -> &BTreeMap<PermitId, DurablePermit> {
         &self.state.cluster_state().permits
+    }
+
+    pub(super) fn once_keys(&self) -> Vec<String> {
+        self.state.cluster_state().once_marks().map(|(_, key, _)| key.to_owned()).collect()
     }
 
     pub(super) fn voters(&self) -> Voters {

@@ -392,7 +392,7 @@ impl Simulation {
                 }
                 Action::Changed => drop(self.changed.insert(node, self.now)),
                 Action::Connect(..) | Action::Disconnect(_) | Action::Opened(_) => {}
-                Action::StoreGateSetting(_) | Action::Answer(..) => {
+                Action::StoreGateSetting(_) | Action::MarkOnce(..) | Action::Answer(..) => {
                     unreachable!("only without a log")
                 }
                 Action::Store(..)
@@ -513,7 +513,7 @@ impl Simulation {
     }
 
     /// Kills a node, with all its streams.
-    pub(super) fn kill(&mut self, node: NodeId) {
+    pub(in crate::core::tests) fn kill(&mut self, node: NodeId) {
         let machine = self.machine(node);
         machine.core = None;
         machine.boot += 1;

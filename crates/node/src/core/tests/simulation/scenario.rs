@@ -142,6 +142,11 @@ impl Simulation {
     }
 
     /// An operator proposes a command.
+    /// The keys that are used, by the log.
+    pub(in crate::core::tests) fn once_keys(&self) -> Vec<String> {
+        self.log.once_keys()
+    }
+
     pub(in crate::core::tests) fn propose(&mut self, command: Command) {
         self.proposal(super::Proposer { node: NodeId(0), boot: 0, number: 0 }, command);
     }
