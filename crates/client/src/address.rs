@@ -104,6 +104,12 @@ impl Address {
         }
     }
 
+    /// The Unix socket at which a session consists of frames; none where it is gRPC. A token is a
+    /// header of HTTP, which frames do not have.
+    pub(crate) fn frame_socket(&self) -> Option<&Path> {
+        self.socket().filter(|_| self.credentials.token_file.is_none())
+    }
+
     /// Whether others on the network could read what is sent to this address.
     pub(crate) fn is_cleartext(&self) -> bool {
         match &self.place {

@@ -14,7 +14,7 @@ use kgate_control::state::{Applied, ClusterState, Command, Gate};
 
 use super::{Answer, ApiError, CoreHandle, Identity, Operator, Privilege, author, listed};
 use crate::core::{Call, CallReply, ClientView, GateView, StatusReport};
-use crate::serve::grpc::policy_of;
+use crate::serve::session::policy_of;
 
 /// Default of `timeout_ms`.
 const TIMEOUT: Duration = Duration::from_secs(3600);
