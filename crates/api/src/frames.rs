@@ -159,7 +159,7 @@ mod tests {
         sent.iter().for_each(|message| encode(message, &mut bytes));
         for cut in 0..=bytes.len() {
             let mut decoder = decoder(&bytes[..cut]);
-            let (mut begun, mut received) = (false, Vec::new());
+            let (mut begun, mut received) = (false, Vec::<ClientMessage>::new());
             for rest in [&[][..], &bytes[cut..]] {
                 decoder.room().extend_from_slice(rest);
                 begun = begun || decoder.preface().expect("a preface");

@@ -237,6 +237,18 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidAddress);
     }
 
+    /// A session consists of frames by a Unix socket, unless there is a token.
+    #[test]
+    fn frames_are_for_unix_sockets_without_a_token() {
+        let socket = |address: &Address| address.frame_socket().map(Path::to_owned);
+        let local = Address::unix("/a");
+        assert_eq!(socket(&local), Some("/a".into()));
+        let token_file = Some("token".into());
+        let with = local.with(Credentials { token_file, ..Credentials::default() });
+        assert_eq!(socket(&with), None);
+        assert_eq!(socket(&"127.0.0.1:1".parse().unwrap()), None);
+    }
+
     /// A token is sent only where nobody else on the network can read it.
     #[test]
     fn cleartext_addresses_are_known() {

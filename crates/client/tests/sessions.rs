@@ -264,7 +264,7 @@ fn a_waiter_finds_its_node_again() {
         // Longer than the first attempts take together.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert!(!asked.is_finished(), "it has given up");
-        let mut node = Node::at(address).await;
+        let mut node = Node::at(&address).await;
         let (mut stream, _) = node.stream().await;
         stream.send(welcome(1000, vec![])).await;
         let FromClient::Acquire(Acquire { request_id: again, .. }) =
@@ -312,5 +312,28 @@ fn no_quorum_is_told() {
             .await;
         let refused = in_time("the answer", asked).await.unwrap().unwrap_err();
         assert_eq!((refused.kind(), refused.to_string().as_str()), (ErrorKind::NoQuorum, text));
+    });
+}
+
+/// A node that does not speak frames is told from one that does not answer.
+#[test]
+fn a_node_without_frames_is_an_error_of_its_own() {
+    by_each(async |_| {
+        let file = format!("kgate-client-{}-http.sock", std::process::id());
+        let socket = std::env::temp_dir().join(file);
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let answering = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.writable().await.unwrap();
+            stream.try_write(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+            stream
+        };
+        let address = format!("unix:{}", socket.display());
+        let (_stream, refused) = tokio::join!(answering, Client::connect(&address));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Protocol);
+        drop(listener);
+        let refused = Client::connect(&address).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unreachable);
+        std::fs::remove_file(&socket).unwrap();
     });
 }

@@ -202,3 +202,128 @@ impl Reader {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kgate_api::frames::PREFACE;
+    use kgate_api::v1::ErrorCode;
+    use kgate_api::v1::client_message::Message as Sent;
+    use kgate_api::v1::server_message::Message as Received;
+    use tokio::sync::mpsc;
+    use tokio::task::JoinHandle;
+
+    use super::super::AccessControl;
+    use super::super::authorisation::LocalUser;
+    use super::*;
+    use crate::config::Config;
+    use crate::core::{ClientMessage, ServerMessage};
+    use crate::shell::Command;
+
+    const STALL: Duration = Duration::from_millis(50);
+    const DEADLINE: Duration = Duration::from_secs(20);
+
+    /// A connection that is served, and the commands that reach the core.
+    fn served() -> (UnixStream, mpsc::Receiver<Command>, JoinHandle<()>) {
+        let access = AccessControl::new(&Config::alone("unix:x")).unwrap();
+        let (commands, received) = mpsc::channel(16);
+        let (changes, ending) = (watch::channel(0).1, watch::channel(End::NotYet));
+        let core = CoreHandle::new(commands, changes, 0, 1, Arc::new(access), None);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let who = Identity::User(LocalUser { user: 0, group: 0 });
+        let task = tokio::spawn(async move {
+            let (_running, mut end) = ending;
+            serve(theirs, &core, &who, None, STALL, &mut end).await;
+        });
+        (ours, received, task)
+    }
+
+    fn frame(message: Sent) -> BytesMut {
+        let mut bytes = BytesMut::new();
+        encode(&v1::ClientMessage { message: Some(message) }, &mut bytes);
+        bytes
+    }
+
+    fn begin() -> Vec<u8> {
+        [&PREFACE[..], &frame(Sent::Hello(v1::Hello::default()))].concat()
+    }
+
+    /// The code of the refusal with which a connection ends.
+    async fn refusal(stream: &mut UnixStream) -> ErrorCode {
+        let mut decoder = Decoder::new(1 << 20);
+        let read = async {
+            while stream.read_buf(decoder.room()).await.unwrap() > 0 {}
+        };
+        timeout(DEADLINE, read).await.expect("the connection ends");
+        let reply: v1::ServerMessage = decoder.next().unwrap().expect("a reply");
+        let Some(Received::Closed(closed)) = reply.message else { panic!("{reply:?}") };
+        closed.code()
+    }
+
+    async fn next(received: &mut mpsc::Receiver<Command>) -> Command {
+        timeout(DEADLINE, received.recv()).await.expect("a command").expect("the core is there")
+    }
+
+    /// A client that does not complete its first message in time is refused, however far it has
+    /// come, and has no session.
+    #[tokio::test]
+    async fn silence_at_the_beginning() {
+        for length in 0..begin().len() {
+            let (mut stream, mut received, task) = served();
+            stream.write_all(&begin()[..length]).await.unwrap();
+            assert_eq!(refusal(&mut stream).await, ErrorCode::LimitExceeded, "{length} bytes");
+            task.await.unwrap();
+            assert!(received.recv().await.is_none(), "{length} bytes");
+        }
+    }
+
+    /// Between two frames a client may be silent; in the middle of one it may not, even if a byte
+    /// comes now and then.
+    #[tokio::test]
+    async fn silence_within_a_frame() {
+        let (mut stream, mut received, task) = served();
+        stream.write_all(&begin()).await.unwrap();
+        let Command::Open(client, replies) = next(&mut received).await else { panic!("open") };
+        assert!(matches!(next(&mut received).await, Command::Client(..)), "Hello");
+        tokio::time::sleep(STALL * 3).await;
+        let renew = frame(Sent::Renew(v1::Renew { sequence: 7 }));
+        stream.write_all(&renew).await.unwrap();
+        let renewed = next(&mut received).await;
+        let Command::Client(_, ClientMessage::Renew { sequence: 7 }) = renewed else {
+            panic!("{renewed:?}")
+        };
+        let dribble = async {
+            for byte in &renew[..renew.len() - 1] {
+                // The connection ends meanwhile.
+                let _ = stream.write_all(&[*byte]).await;
+                tokio::time::sleep(STALL / 2).await;
+            }
+        };
+        let core = async {
+            let gone = next(&mut received).await;
+            assert!(matches!(gone, Command::Gone(id) if id == client), "{gone:?}");
+            drop(replies);
+        };
+        tokio::join!(dribble, core);
+        assert_eq!(refusal(&mut stream).await, ErrorCode::LimitExceeded);
+        task.await.unwrap();
+    }
+
+    /// A client that does not read is left: neither the core nor the connection waits for it.
+    #[tokio::test]
+    async fn a_client_that_does_not_read() {
+        let (mut stream, mut received, task) = served();
+        stream.write_all(&begin()).await.unwrap();
+        let Command::Open(_, replies) = next(&mut received).await else { panic!("open") };
+        let message = "x".repeat(1000);
+        let lost = |number| ServerMessage::Lost { number, message: message.clone() };
+        // As the core does: a full queue ends the stream.
+        while replies.try_send(lost(1)).is_ok() {
+            tokio::task::yield_now().await;
+        }
+        drop(replies);
+        drop(received);
+        timeout(DEADLINE, task).await.expect("the connection ends").unwrap();
+    }
+}
