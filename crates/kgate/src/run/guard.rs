@@ -135,6 +135,8 @@ impl Guard {
         set_child_subreaper(Some(getpid()))?;
         // The stage starts while the front parses its command line and the request is pending.
         let (stage, command) = fork_stage(arguments, &deadline)?;
+        let mut keeper = open();
+        keeper.prepare();
         let Received::Message(hello, _) = channel.wait()? else { return Ok(None) };
         let ToGuard::Hello { request, busy_code, verbose, quiet, detached, terminal_of, blocked } =
             hello
@@ -167,7 +169,7 @@ impl Guard {
             command,
             group: None,
             locks: Vec::new(),
-            keeper: open(),
+            keeper,
             events,
             signals,
             alarm: Alarm::new()?,
