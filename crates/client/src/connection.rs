@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::pin::Pin;
 use std::time::Duration;
 
 use kgate_api::v1;
@@ -66,6 +67,11 @@ pub(crate) enum Connection {
     Frames(FrameStream),
     Grpc { outgoing: mpsc::Sender<v1::ClientMessage>, incoming: Streaming<v1::ServerMessage> },
 }
+
+/// A stream and its first message.
+type Handshake<'a> = Pin<
+    Box<dyn Future<Output = Result<(Connection, Option<v1::ServerMessage>), Error>> + Send + 'a>,
+>;
 
 /// A stream whose handshake has succeeded.
 pub(crate) struct Opened {
@@ -156,19 +162,19 @@ impl Connection {
         Ok((Self::Frames(stream), first))
     }
 
-    /// Sends the first message, and waits for the answer.
-    async fn by_grpc(
-        address: &Address,
-        hello: v1::ClientMessage,
-    ) -> Result<(Self, Option<v1::ServerMessage>), Error> {
-        let mut services = Services::connect(address).await?;
-        let (outgoing, queued) = mpsc::channel(OUTGOING);
-        let closed = |_| Error::unreachable(address, "connection closed");
-        outgoing.send(hello).await.map_err(closed)?;
-        let stream = services.gates.session(ReceiverStream::new(queued)).await;
-        let mut incoming = stream.map_err(|status| services.error(&status))?.into_inner();
-        let first = incoming.message().await.map_err(|status| services.error(&status))?;
-        Ok((Self::Grpc { outgoing, incoming }, first))
+    /// Sends the first message, and waits for the answer. Boxed, as [`Services::connect`] is.
+    #[inline(never)]
+    fn by_grpc(address: &Address, hello: v1::ClientMessage) -> Handshake<'_> {
+        Box::pin(async move {
+            let mut services = Services::connect(address).await?;
+            let (outgoing, queued) = mpsc::channel(OUTGOING);
+            let closed = |_| Error::unreachable(address, "connection closed");
+            outgoing.send(hello).await.map_err(closed)?;
+            let stream = services.gates.session(ReceiverStream::new(queued)).await;
+            let mut incoming = stream.map_err(|status| services.error(&status))?.into_inner();
+            let first = incoming.message().await.map_err(|status| services.error(&status))?;
+            Ok((Self::Grpc { outgoing, incoming }, first))
+        })
     }
 
     /// Queues a message. A closed connection is noticed by [`Self::receive`].

@@ -422,6 +422,28 @@ mod tests {
         );
     }
 
+    /// The future of a holder is small: its bytes are stack that each start of `kgate run` touches
+    /// for the first time, and those of gRPC, which is not needed on one machine, are many.
+    #[test]
+    fn the_future_of_a_holder_is_small() {
+        let (events, _) = crate::run::keeper::event_channel().unwrap();
+        let request = AcquireRequest {
+            gate: String::new(),
+            node: None,
+            credentials: CredentialArgs::default(),
+            command: String::new(),
+            k: None,
+            weight: Weight::All,
+            wait: Wait::ForEver,
+            cgroup: crate::run::keeper::UseCgroup::Off,
+            control_group: None,
+            grace: None,
+            reports_wait: true,
+        };
+        let holds = hold(&request, &events, mpsc::unbounded_channel().1);
+        assert!(size_of_val(&holds) < 16 << 10, "{} bytes", size_of_val(&holds));
+    }
+
     /// Each refusal of a node has its kind.
     #[test]
     fn refusals_of_a_node_have_their_kinds() {

@@ -58,16 +58,15 @@ pub(crate) fn main(
     front: Pid,
     open: OpenKeeper,
 ) -> u8 {
-    match Guard::start(command, channel, deadline, front, open)
-        .and_then(|guard| guard.map_or(Ok(()), |mut guard| guard.event_loop()))
-    {
-        // Exit at once: dropping everything takes time, and the caller waits.
-        Ok(()) => std::process::exit(0),
-        Err(error) => {
-            super::print_message(&format!("the guard cannot continue: {error}"));
-            exit::FAILED
-        }
+    let ran = Guard::start(command, channel, deadline, front, open).and_then(|mut guard| {
+        guard.as_mut().map_or(Ok(()), Guard::event_loop)?;
+        // Exit while the guard is still there: dropping it takes time, and the caller waits.
+        std::process::exit(0)
+    });
+    if let Err::<(), _>(error) = ran {
+        super::print_message(&format!("the guard cannot continue: {error}"));
     }
+    exit::FAILED
 }
 
 struct Guard {
