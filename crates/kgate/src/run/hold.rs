@@ -24,10 +24,10 @@ use kgate_client::local::create_user_folder;
 use rustix::process::{Pid, getppid};
 use serde::{Deserialize, Serialize};
 
-use super::{caller, exit};
 use super::holder::{self, BoundProcess, Instructions};
 use super::keeper::{UseCgroup, Wait, Weight};
 use super::options::{AcquireArgs, ForPid, ReleaseArgs, UsageError};
+use super::{caller, exit};
 
 /// Number of words of the holder's CMD that `kgate status` does not show: `/proc/self/exe hold`.
 pub(crate) const HIDDEN_WORDS: usize = 2;

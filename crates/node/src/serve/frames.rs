@@ -252,9 +252,7 @@ mod tests {
     /// The code of the refusal with which a connection ends.
     async fn refusal(stream: &mut UnixStream) -> ErrorCode {
         let mut decoder = Decoder::new(1 << 20);
-        let read = async {
-            while stream.read_buf(decoder.room()).await.unwrap() > 0 {}
-        };
+        let read = async { while stream.read_buf(decoder.room()).await.unwrap() > 0 {} };
         timeout(DEADLINE, read).await.expect("the connection ends");
         let reply: v1::ServerMessage = decoder.next().unwrap().expect("a reply");
         let Some(Received::Closed(closed)) = reply.message else { panic!("{reply:?}") };

@@ -235,7 +235,8 @@ impl OpenStream {
         mut message: ClientMessage,
     ) -> Result<(Self, mpsc::Receiver<ServerMessage>), ApiError> {
         let process = Process { command: "HTTP".into(), ..Process::default() };
-        let mut hello = ClientMessage::Hello { process, resume: None, secret: session::new_secret() };
+        let mut hello =
+            ClientMessage::Hello { process, resume: None, secret: session::new_secret() };
         for message in [&mut hello, &mut message] {
             client_stream.admit(message).map_err(|(_, error)| error)?;
         }

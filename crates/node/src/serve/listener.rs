@@ -179,12 +179,7 @@ impl Listener {
 }
 
 /// Identifies the client, and serves it within the limits.
-async fn connect(
-    caller: Incoming,
-    core: CoreHandle,
-    app: Router,
-    mut end: watch::Receiver<End>,
-) {
+async fn connect(caller: Incoming, core: CoreHandle, app: Router, mut end: watch::Receiver<End>) {
     let access = core.access.clone();
     let (place, is_remote, peer) = (caller.place(), caller.is_remote(), caller.peer());
     let log_refusal = |refusal: &str| tracing::debug!(from = place, "refused: {refusal}");
@@ -212,7 +207,9 @@ async fn connect(
                     _ = ended(&mut end) => None,
                 };
                 match begun {
-                    Some(true) => frames::serve(stream, &core, &who, peer, HEAD_TIMEOUT, &mut end).await,
+                    Some(true) => {
+                        frames::serve(stream, &core, &who, peer, HEAD_TIMEOUT, &mut end).await
+                    }
                     Some(false) => {
                         serve_http(Box::new(stream), app, who, peer, is_remote, end).await;
                     }
