@@ -203,7 +203,7 @@ mod tests {
         fs::copy("/bin/sleep", &program).expect("copied");
         let mut child = Command::new(&program).arg("60").spawn().expect("started");
         let pid = Pid::from_child(&child);
-        assert!(Tree::own().living().contains(&pid) && !is_dead(pid));
+        assert!(children(getpid()).contains(&pid) && !is_dead(pid));
         assert_eq!(parent(pid), Some(getpid()));
         child.kill().expect("killed");
         child.wait().expect("ended");
