@@ -121,6 +121,10 @@ impl Decoder {
 
     /// The next message, if all of it has arrived. After an error the rest of the bytes has no
     /// meaning.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "`None` means not yet, and not the end as for an iterator"
+    )]
     pub fn next<M: Message + Default>(&mut self) -> Result<Option<M>, FrameError> {
         let Some(head) = self.bytes.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*head) as usize;

@@ -316,24 +316,22 @@ fn no_quorum_is_told() {
 }
 
 /// A node that does not speak frames is told from one that does not answer.
-#[test]
-fn a_node_without_frames_is_an_error_of_its_own() {
-    by_each(async |_| {
-        let file = format!("kgate-client-{}-http.sock", std::process::id());
-        let socket = std::env::temp_dir().join(file);
-        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
-        let answering = async {
-            let (stream, _) = listener.accept().await.unwrap();
-            stream.writable().await.unwrap();
-            stream.try_write(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
-            stream
-        };
-        let address = format!("unix:{}", socket.display());
-        let (_stream, refused) = tokio::join!(answering, Client::connect(&address));
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Protocol);
-        drop(listener);
-        let refused = Client::connect(&address).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Unreachable);
-        std::fs::remove_file(&socket).unwrap();
-    });
+#[tokio::test]
+async fn a_node_without_frames_is_an_error_of_its_own() {
+    let file = format!("kgate-client-{}-http.sock", std::process::id());
+    let socket = std::env::temp_dir().join(file);
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    let answering = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        stream.writable().await.unwrap();
+        stream.try_write(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        stream
+    };
+    let address = format!("unix:{}", socket.display());
+    let (_stream, refused) = tokio::join!(answering, Client::connect(&address));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Protocol);
+    drop(listener);
+    let refused = Client::connect(&address).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unreachable);
+    std::fs::remove_file(&socket).unwrap();
 }

@@ -71,10 +71,7 @@ impl ByHand {
     async fn refused(mut self) -> v1::ErrorCode {
         let mut code = None;
         while let Some(message) = self.next().await {
-            code = match message {
-                Received::Closed(closed) => Some(closed.code()),
-                _ => None,
-            };
+            code = if let Received::Closed(closed) = message { Some(closed.code()) } else { None };
         }
         code.expect("the last message is a refusal")
     }
