@@ -34,8 +34,8 @@ impl Process {
         Self { user: user_name(), ..Self::without_user(pid, command) }
     }
 
-    /// A process of this machine, without the name of its user, which takes a look into the system's
-    /// databases. A node knows the user of a client by a Unix socket from the kernel.
+    /// A process of this machine, without the name of its user, which takes a look into the
+    /// system's databases. A node knows the user of a client by a Unix socket from the kernel.
     pub fn without_user(pid: u32, command: impl Into<String>) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self { pid, host, user: String::new(), command: command.into() }

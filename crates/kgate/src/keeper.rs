@@ -1,8 +1,9 @@
 //! The keeper of `kgate run`: acquires a permit at a node and holds it.
 //!
-//! It works on its own thread, which starts before there is a request, and with its own session. On one machine, where permits are bound to
-//! processes and not to time, it also locks the files of its slots. CMD inherits the locks, so a
-//! slot is free only when all processes of the tree are gone.
+//! It works on its own thread, which starts before there is a request, and with its own session. On
+//! one machine, where permits are bound to processes and not to time, it also locks the files of
+//! its slots. CMD inherits the locks, so a slot is free only when all processes of the tree are
+//! gone.
 
 use std::io;
 use std::os::fd::OwnedFd;

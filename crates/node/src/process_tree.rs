@@ -116,8 +116,8 @@ pub fn check() -> io::Result<()> {
     fs::read(format!("/proc/{process}/task/{process}/children")).map(drop)
 }
 
-/// Reads a file of `/proc`. The name of a process in it may be any bytes: the kernel cuts a long one
-/// in the middle of a character. Such a process must be found as any other.
+/// Reads a file of `/proc`. The name of a process in it may be any bytes: the kernel cuts a long
+/// one in the middle of a character. Such a process must be found as any other.
 pub fn read_proc(path: impl AsRef<Path>) -> io::Result<String> {
     let mut bytes = Vec::with_capacity(PROC_BYTES);
     // Through `take`, because a read of a whole file asks for its size, which is 0 here, and begins

@@ -1,9 +1,9 @@
 //! Sessions in frames (`kgate_api::frames`) on a Unix socket, for clients that start for one
 //! command: no HTTP.
 //!
-//! The kernel names the user, so nothing is sent that identifies a client; one that has a token uses
-//! gRPC. Rights, quotas and sessions are those of gRPC. Like the head of an HTTP request, preface
-//! and first message must arrive in a given time, and later the rest of each frame.
+//! The kernel names the user, so nothing is sent that identifies a client; one that has a token
+//! uses gRPC. Rights, quotas and sessions are those of gRPC. Like the head of an HTTP request,
+//! preface and first message must arrive in a given time, and later the rest of each frame.
 
 use std::pin::pin;
 use std::time::Duration;
