@@ -1,10 +1,11 @@
-//! The API of a kgate node: the types of `proto/kgate.proto` for gRPC, the same replies as JSON and
-//! in words, and the clock that measures leases.
+//! The API of a kgate node: the types of `proto/kgate.proto` for gRPC and for frames on a Unix
+//! socket, the same replies as JSON and in words, and the clock that measures leases.
 
 mod clock;
 mod codes;
 mod estimate;
 mod explain;
+pub mod frames;
 pub mod json;
 mod printable;
 mod secrets;

@@ -104,6 +104,12 @@ impl Address {
         }
     }
 
+    /// The Unix socket at which a session consists of frames; none where it is gRPC. A token is a
+    /// header of HTTP, which frames do not have.
+    pub(crate) fn frame_socket(&self) -> Option<&Path> {
+        self.socket().filter(|_| self.credentials.token_file.is_none())
+    }
+
     /// Whether others on the network could read what is sent to this address.
     pub(crate) fn is_cleartext(&self) -> bool {
         match &self.place {
@@ -229,6 +235,18 @@ mod tests {
         assert_eq!(addresses.to_string(), "http://a:1, unix:/b");
         let error = Addresses::try_from([""; 0]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidAddress);
+    }
+
+    /// A session consists of frames by a Unix socket, unless there is a token.
+    #[test]
+    fn frames_are_for_unix_sockets_without_a_token() {
+        let socket = |address: &Address| address.frame_socket().map(Path::to_owned);
+        let local = Address::unix("/a");
+        assert_eq!(socket(&local), Some("/a".into()));
+        let token_file = Some("token".into());
+        let with = local.with(Credentials { token_file, ..Credentials::default() });
+        assert_eq!(socket(&with), None);
+        assert_eq!(socket(&"127.0.0.1:1".parse().unwrap()), None);
     }
 
     /// A token is sent only where nobody else on the network can read it.

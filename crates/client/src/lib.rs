@@ -119,6 +119,7 @@ mod credentials;
 mod durable;
 mod error;
 mod fences;
+mod frame_stream;
 mod gate;
 mod lease;
 pub mod local;

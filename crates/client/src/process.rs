@@ -31,8 +31,14 @@ pub struct GuardedProcesses {
 impl Process {
     /// A process of this machine and user.
     pub fn new(pid: u32, command: impl Into<String>) -> Self {
+        Self { user: user_name(), ..Self::without_user(pid, command) }
+    }
+
+    /// A process of this machine, without the name of its user, which takes a look into the
+    /// system's databases. A node knows the user of a client by a Unix socket from the kernel.
+    pub fn without_user(pid: u32, command: impl Into<String>) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Self { pid, host, user: user_name(), command: command.into() }
+        Self { pid, host, user: String::new(), command: command.into() }
     }
 
     /// This process.

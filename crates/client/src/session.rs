@@ -14,6 +14,7 @@ use kgate_api::v1;
 use kgate_api::v1::client_message::Message as ClientMessage;
 use kgate_api::v1::server_message::Message as ServerMessage;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use crate::connection::{Connection, Opened, SessionToken, valid_until};
 use crate::durable::DurableCall;
@@ -164,7 +165,9 @@ impl Session {
 
     /// Serves one connection until it is lost, and says why it was.
     async fn serve_connection(&mut self) -> String {
-        let mut renew = tokio::time::interval(self.lease.borrow().renew_every);
+        // Opening the connection was a renewal.
+        let every = self.lease.borrow().renew_every;
+        let mut renew = tokio::time::interval_at(Instant::now() + every, every);
         renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.last_heard = LeaseInstant::now();
         loop {

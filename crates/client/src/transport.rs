@@ -1,5 +1,6 @@
 //! Connections to nodes: TCP, TLS or a Unix socket, with gRPC on top.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -41,7 +42,16 @@ impl Services {
         result
     }
 
-    pub(crate) async fn connect(address: &Address) -> Result<Self, Error> {
+    /// The future is boxed: it has tens of kilobytes, which each future around it would have too,
+    /// also where it is never polled.
+    #[inline(never)]
+    pub(crate) fn connect(
+        address: &Address,
+    ) -> Pin<Box<dyn Future<Output = Result<Self, Error>> + Send + '_>> {
+        Box::pin(Self::connect_channel(address))
+    }
+
+    async fn connect_channel(address: &Address) -> Result<Self, Error> {
         let bearer = address.credentials.bearer()?;
         if bearer.is_present() && address.is_cleartext() {
             return Err(Error::new(

@@ -1,5 +1,5 @@
 //! The rules of sessions (LEASES S1 to S5) from the client's side, against a node that says what
-//! the test says.
+//! the test says: by gRPC and in frames.
 #![allow(missing_docs, unreachable_pub, reason = "a test's first stream says its point")]
 
 mod script;
@@ -10,7 +10,7 @@ use kgate_api::v1::client_message::Message as FromClient;
 use kgate_api::v1::server_message::Message as FromServer;
 use kgate_api::v1::{Acquire, Closed, ErrorCode, Lost, Refused, Release, Released};
 use kgate_client::{Client, Error, ErrorKind, LeaseInstant, LostReason, Permit};
-use script::{ClientStream, DEADLINE, Node, in_time, runtime, welcome};
+use script::{ClientStream, DEADLINE, Node, by_each, in_time, welcome};
 use tokio::task::JoinHandle;
 
 const GRACE: Duration = Duration::from_millis(300);
@@ -19,7 +19,7 @@ type Asked = JoinHandle<Result<Permit, Error>>;
 
 /// A client that has been welcomed with so much time and has asked for a permit.
 async fn asks(node: &mut Node, valid_for_ms: u64) -> (Client, ClientStream, Asked, u64) {
-    let address = format!("http://{}", node.address);
+    let address = node.address.clone();
     let connecting = tokio::spawn(async move { Client::connect(&address).await });
     let (stream, _) = node.stream().await;
     stream.send(welcome(valid_for_ms, vec![])).await;
@@ -42,8 +42,8 @@ async fn permit(asked: Asked) -> Permit {
 /// What the welcome says is what counts: how long, how often, how much for stopping.
 #[test]
 fn the_welcome_says_how_long() {
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (client, ..) = asks(&mut node, 900).await;
         let lease = client.lease();
         assert_eq!(lease.length, Some(Duration::from_secs(1)));
@@ -58,8 +58,8 @@ fn the_welcome_says_how_long() {
 /// then handed over.
 #[test]
 fn a_grant_without_time_is_held_back() {
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (_client, mut stream, asked, number) = asks(&mut node, 0).await;
         stream.grant(number).await;
         for _ in 0..5 {
@@ -78,8 +78,8 @@ fn a_grant_without_time_is_held_back() {
 /// "no quorum".
 #[test]
 fn a_grant_that_stays_without_time_goes_back() {
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (_client, mut stream, asked, number) = asks(&mut node, 0).await;
         stream.grant(number).await;
         let FromClient::Release(Release { request_id: released }) = stream.next_request(0).await
@@ -96,8 +96,8 @@ fn a_grant_that_stays_without_time_goes_back() {
 /// and not never.
 #[test]
 fn a_lost_permit_is_released_when_its_holder_is_done() {
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (_client, mut stream, asked, number) = asks(&mut node, 1000).await;
         stream.grant(number).await;
         let permit = permit(asked).await;
@@ -125,12 +125,12 @@ fn a_lost_permit_is_released_when_its_holder_is_done() {
 /// first handshake, to a renewal, and to the handshake that resumes a session.
 #[test]
 fn time_counts_from_the_sending() {
-    runtime().block_on(async {
+    by_each(async |framing| {
         const LATE: Duration = Duration::from_millis(100);
         const MUCH: u64 = 10_000;
         let much = Duration::from_millis(MUCH);
-        let mut node = Node::start().await;
-        let address = format!("http://{}", node.address);
+        let mut node = Node::start(framing).await;
+        let address = node.address.clone();
         let connecting = tokio::spawn(async move { Client::connect(&address).await });
         let (mut stream, _) = node.stream().await;
         // Whatever the client has sent, it has sent before this.
@@ -171,8 +171,8 @@ fn time_counts_from_the_sending() {
 /// says nothing of it.
 #[test]
 fn silence_ends_a_permit() {
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (_client, mut stream, asked, number) = asks(&mut node, 1000).await;
         stream.grant(number).await;
         let permit = permit(asked).await;
@@ -186,8 +186,8 @@ fn silence_ends_a_permit() {
 /// S5: after a cut the session goes on by its secret, and what it holds is not lost.
 #[test]
 fn a_session_goes_on_by_its_secret() {
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (client, stream, asked, number) = asks(&mut node, 1000).await;
         stream.grant(number).await;
         let permit = permit(asked).await;
@@ -208,8 +208,8 @@ fn a_session_goes_on_by_its_secret() {
 /// S5: a node that knows the session and not the permit has lost it: so has the holder.
 #[test]
 fn what_the_node_does_not_know_is_lost() {
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (_client, stream, asked, number) = asks(&mut node, 1000).await;
         stream.grant(number).await;
         let permit = permit(asked).await;
@@ -224,8 +224,8 @@ fn what_the_node_does_not_know_is_lost() {
 /// What another session was promised says nothing about a new one.
 #[test]
 fn a_new_session_has_no_old_time() {
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (client, mut stream, asked, number) = asks(&mut node, 1000).await;
         stream.grant(number).await;
         let permit = permit(asked).await;
@@ -256,15 +256,15 @@ fn a_new_session_has_no_old_time() {
 /// A waiter whose node goes away finds it when it is back, and asks once more.
 #[test]
 fn a_waiter_finds_its_node_again() {
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (_client, stream, asked, number) = asks(&mut node, 1000).await;
-        let address = node.address;
+        let address = node.address.clone();
         drop((stream, node));
         // Longer than the first attempts take together.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert!(!asked.is_finished(), "it has given up");
-        let mut node = Node::at(address).await;
+        let mut node = Node::at(&address).await;
         let (mut stream, _) = node.stream().await;
         stream.send(welcome(1000, vec![])).await;
         let FromClient::Acquire(Acquire { request_id: again, .. }) =
@@ -285,8 +285,8 @@ fn a_waiter_gives_up_at_last() {
     if std::env::var_os("KGATE_TEST_SLOW").is_none() {
         return;
     }
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (_client, stream, asked, _) = asks(&mut node, 1000).await;
         drop((stream, node));
         let begun = LeaseInstant::now();
@@ -299,8 +299,8 @@ fn a_waiter_gives_up_at_last() {
 /// A refusal for want of a quorum is told as such.
 #[test]
 fn no_quorum_is_told() {
-    runtime().block_on(async {
-        let mut node = Node::start().await;
+    by_each(async |framing| {
+        let mut node = Node::start(framing).await;
         let (_client, stream, asked, number) = asks(&mut node, 0).await;
         let text = "no quorum: p1 and p2 do not answer";
         stream
@@ -313,4 +313,25 @@ fn no_quorum_is_told() {
         let refused = in_time("the answer", asked).await.unwrap().unwrap_err();
         assert_eq!((refused.kind(), refused.to_string().as_str()), (ErrorKind::NoQuorum, text));
     });
+}
+
+/// A node that does not speak frames is told from one that does not answer.
+#[tokio::test]
+async fn a_node_without_frames_is_an_error_of_its_own() {
+    let file = format!("kgate-client-{}-http.sock", std::process::id());
+    let socket = std::env::temp_dir().join(file);
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    let answering = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        stream.writable().await.unwrap();
+        stream.try_write(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        stream
+    };
+    let address = format!("unix:{}", socket.display());
+    let (_stream, refused) = tokio::join!(answering, Client::connect(&address));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Protocol);
+    drop(listener);
+    let refused = Client::connect(&address).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unreachable);
+    std::fs::remove_file(&socket).unwrap();
 }

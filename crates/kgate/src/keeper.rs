@@ -1,9 +1,11 @@
 //! The keeper of `kgate run`: acquires a permit at a node and holds it.
 //!
-//! It works on its own thread, with its own session. On one machine, where permits are bound to
-//! processes and not to time, it also locks the files of its slots. CMD inherits the locks, so a
-//! slot is free only when all processes of the tree are gone.
+//! It works on its own thread, which starts before there is a request, and with its own session. On
+//! one machine, where permits are bound to processes and not to time, it also locks the files of
+//! its slots. CMD inherits the locks, so a slot is free only when all processes of the tree are
+//! gone.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
@@ -32,32 +34,57 @@ const LOCK_ATTEMPTS: u32 = 5;
 
 /// A keeper without a request.
 pub(crate) fn open() -> Box<dyn Keeper> {
-    Box::new(NodeKeeper { release: None })
+    Box::new(NodeKeeper::default())
 }
 
+#[derive(Default)]
 struct NodeKeeper {
-    release: Option<mpsc::UnboundedSender<()>>,
+    /// The thread, once it is started.
+    thread: Option<io::Result<Thread>>,
+}
+
+/// The way to the thread.
+struct Thread {
+    requests: mpsc::UnboundedSender<(AcquireRequest, EventSender)>,
+    release: mpsc::UnboundedSender<()>,
+}
+
+impl Thread {
+    fn start() -> io::Result<Self> {
+        let (requests, mut requested) = mpsc::unbounded_channel();
+        let (release, released) = mpsc::unbounded_channel();
+        let main = move || match runtime() {
+            Ok(runtime) => runtime.block_on(async {
+                if let Some((request, events)) = requested.recv().await {
+                    hold(&request, &events, released).await;
+                }
+            }),
+            Err(error) => {
+                if let Some((_, events)) = requested.blocking_recv() {
+                    refuse(&events, error.to_string());
+                }
+            }
+        };
+        std::thread::Builder::new().name("keeper".into()).spawn(main)?;
+        Ok(Self { requests, release })
+    }
 }
 
 impl Keeper for NodeKeeper {
+    fn prepare(&mut self) {
+        self.thread.get_or_insert_with(Thread::start);
+    }
+
     fn acquire(&mut self, request: &AcquireRequest, events: EventSender) {
-        let (release, released) = mpsc::unbounded_channel();
-        self.release = Some(release);
-        let request = request.clone();
-        let own_events = events.clone();
-        let spawned =
-            std::thread::Builder::new().name("keeper".into()).spawn(move || match runtime() {
-                Ok(runtime) => runtime.block_on(hold(&request, &events, released)),
-                Err(error) => refuse(&events, error.to_string()),
-            });
-        if let Err(error) = spawned {
-            refuse(&own_events, error.to_string());
+        match self.thread.get_or_insert_with(Thread::start) {
+            Ok(thread) => drop(thread.requests.send((request.clone(), events))),
+            Err(error) => refuse(&events, error.to_string()),
         }
     }
 
     fn release(&mut self) {
-        if let Some(release) = &self.release {
-            let _ = release.send(());
+        if let Some(Ok(thread)) = &self.thread {
+            let _ = thread.release.send(());
         }
     }
 
@@ -85,7 +112,7 @@ struct Place {
     credentials: CredentialArgs,
 }
 
-fn runtime() -> std::io::Result<Runtime> {
+fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
@@ -207,7 +234,10 @@ async fn acquire(request: &AcquireRequest, events: &EventSender) -> Result<Acqui
     let place = Place { node, credentials: request.credentials.clone() };
     let address = place.credentials.at(&place.node).map_err(refusal)?;
     let front = rustix::process::getppid().map_or(0, pid);
-    let process = Process::new(front, request.command.as_str());
+    let process = match address.socket() {
+        Some(_) => Process::without_user(front, request.command.as_str()),
+        None => Process::new(front, request.command.as_str()),
+    };
     let control_group = request.control_group.clone();
     let guarded = GuardedProcesses { front_pid: front, control_group };
     let client =
@@ -424,6 +454,30 @@ mod tests {
             margins_in(endless, Some(ms(1_000_000))).map(|margins| margins.kill),
             Ok(Margins::KILL)
         );
+    }
+
+    /// The future of a holder is small: its bytes are stack that each start of `kgate run` touches
+    /// for the first time, and those of gRPC, which is not needed on one machine, are many.
+    #[test]
+    fn the_future_of_a_holder_is_small() {
+        let (events, _) = crate::run::keeper::event_channel().unwrap();
+        let request = AcquireRequest {
+            gate: String::new(),
+            node: None,
+            credentials: CredentialArgs::default(),
+            command: String::new(),
+            slots: crate::run::wanted::WantedSlots::default(),
+            note: kgate_node::core::Note::default(),
+            once: None,
+            weight: Weight::All,
+            wait: Wait::ForEver,
+            cgroup: crate::run::keeper::UseCgroup::Off,
+            control_group: None,
+            grace: None,
+            reports_wait: true,
+        };
+        let holds = hold(&request, &events, mpsc::unbounded_channel().1);
+        assert!(size_of_val(&holds) < 16 << 10, "{} bytes", size_of_val(&holds));
     }
 
     /// Each refusal of a node has its kind.

@@ -15,7 +15,6 @@
 //! right to end, say, a set-uid program. Such a process keeps its slot in use until it ends.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, test_kill_process};
 
 use crate::control_group::ControlGroup;
-use crate::process_tree::{Tree, parent};
+use crate::process_tree::{Tree, parent, read_proc};
 
 /// Interval of passes while processes are being ended, for those that were forked meanwhile.
 const PASS_INTERVAL: Duration = Duration::from_millis(5);
@@ -211,7 +210,7 @@ impl HolderTree {
 
 /// The real and the saved user of a process: a process of either may be signalled by that user.
 fn user_of(process: Pid) -> Option<[u32; 2]> {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero())).ok()?;
+    let status = read_proc(format!("/proc/{}/status", process.as_raw_nonzero())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     let mut users = line.split_whitespace().map_while(|user| user.parse().ok());
     let (real, _effective, saved) = (users.next()?, users.next(), users.next()?);

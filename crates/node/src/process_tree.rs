@@ -11,11 +11,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
+use std::path::Path;
+use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use crate::control_group::ControlGroup;
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
+
+/// More than most files of `/proc` have.
+const PROC_BYTES: usize = 2048;
 
 /// The descendants of some processes, without these processes. The roots are processes of kgate.
 #[derive(Debug)]
@@ -111,13 +116,23 @@ pub fn check() -> io::Result<()> {
     fs::read(format!("/proc/{process}/task/{process}/children")).map(drop)
 }
 
+/// Reads a file of `/proc`. The name of a process in it may be any bytes: the kernel cuts a long
+/// one in the middle of a character. Such a process must be found as any other.
+pub fn read_proc(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut bytes = Vec::with_capacity(PROC_BYTES);
+    // Through `take`, because a read of a whole file asks for its size, which is 0 here, and begins
+    // with small pieces.
+    fs::File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
+    Ok(String::from_utf8(bytes).unwrap_or_else(lossy))
+}
+
 /// Children of a process of kgate: its first thread starts all children and inherits all orphans.
 /// Reading the other threads' files is expensive: the kernel must drop the cached entries when the
 /// threads end, and the end of the process waits for that.
 fn own_children(process: Pid) -> Vec<Pid> {
     let process = process.as_raw_nonzero();
-    let list =
-        fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let list = read_proc(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     list.split_whitespace().filter_map(pid_of).collect()
 }
 
@@ -126,8 +141,7 @@ fn children(process: Pid) -> Vec<Pid> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())) else {
         return Vec::new();
     };
-    let lists =
-        tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let lists = tasks.flatten().filter_map(|task| read_proc(task.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().filter_map(pid_of).collect::<Vec<_>>()).collect()
 }
 
@@ -137,13 +151,13 @@ fn pid_of(text: &str) -> Option<Pid> {
 
 /// The parent of a process; none if it is gone.
 pub(crate) fn parent(process: Pid) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+    let stat = read_proc(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
     pid_of(rest.split_whitespace().nth(1)?)
 }
 
 fn is_dead(process: Pid) -> bool {
-    match fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())) {
+    match read_proc(format!("/proc/{}/stat", process.as_raw_nonzero())) {
         Ok(stat) => shows_dead(&stat),
         Err(_) => true,
     }
@@ -156,8 +170,7 @@ pub type Image = u64;
 /// The program that the process runs now; 0 if it cannot be read.
 pub fn image(process: Pid) -> Image {
     const START_OF_STACK: usize = 25;
-    let stat =
-        fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+    let stat = read_proc(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
     let start =
         stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(START_OF_STACK));
     start.and_then(|start| start.parse().ok()).unwrap_or(0)
@@ -176,7 +189,26 @@ fn shows_dead(stat: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::Command;
+
     use super::*;
+
+    /// A process whose name is not valid text is as alive as any other.
+    #[test]
+    fn a_name_may_be_any_bytes() {
+        let folder = kgate_testkit::TempFolder::new("names");
+        let program = folder.join(OsStr::from_bytes(b"\xff\xc3 sleeps"));
+        fs::copy("/bin/sleep", &program).expect("copied");
+        let mut child = Command::new(&program).arg("60").spawn().expect("started");
+        let pid = Pid::from_child(&child);
+        assert!(children(getpid()).contains(&pid) && !is_dead(pid));
+        assert_eq!(parent(pid), Some(getpid()));
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        assert!(is_dead(pid));
+    }
 
     /// A zombie is dead, and one of which only the first thread has ended is not; parentheses and
     /// spaces in a name do no harm.

@@ -1,10 +1,12 @@
-//! The API of a node: gRPC and HTTP on the same ports and Unix sockets.
+//! The API of a node: gRPC and HTTP on the same ports and Unix sockets, and sessions in frames on
+//! Unix sockets.
 //!
 //! - `listener.rs`: accepts connections; `unix_socket.rs`: a Unix socket, its place and its mode;
 //!   `handshake.rs`: identifies clients by their connection;
 //! - `access.rs`: identifies clients by their token and checks what they may do;
 //!   `authorisation.rs`: the `[[allow]]` list; `limits.rs`: quotas; `client_stream.rs`: both for
 //!   one stream;
+//! - `session.rs`: a session stream, which `grpc.rs` and `frames.rs` carry;
 //! - `grpc.rs`, `http.rs`: the two forms of the API; `durable.rs`: durable permits over HTTP;
 //!   `wanted.rs`: the slots that a request names; `reentry.rs`: work that runs under a permit
 //!   already; `status.rs`: the status of all nodes in one reply; `operators/`: members, evictions,
@@ -16,6 +18,7 @@ pub mod authorisation;
 mod client_stream;
 mod durable;
 mod error;
+mod frames;
 mod grpc;
 mod handshake;
 mod http;
@@ -23,6 +26,7 @@ pub mod limits;
 mod listener;
 mod operators;
 mod reentry;
+mod session;
 mod status;
 mod unix_socket;
 mod wanted;

@@ -58,16 +58,15 @@ pub(crate) fn main(
     front: Pid,
     open: OpenKeeper,
 ) -> u8 {
-    match Guard::start(command, channel, deadline, front, open)
-        .and_then(|guard| guard.map_or(Ok(()), |mut guard| guard.event_loop()))
-    {
-        // Exit at once: dropping everything takes time, and the caller waits.
-        Ok(()) => std::process::exit(0),
-        Err(error) => {
-            super::print_message(&format!("the guard cannot continue: {error}"));
-            exit::FAILED
-        }
+    let ran = Guard::start(command, channel, deadline, front, open).and_then(|mut guard| {
+        guard.as_mut().map_or(Ok(()), Guard::event_loop)?;
+        // Exit while the guard is still there: dropping it takes time, and the caller waits.
+        std::process::exit(0)
+    });
+    if let Err::<(), _>(error) = ran {
+        super::print_message(&format!("the guard cannot continue: {error}"));
     }
+    exit::FAILED
 }
 
 struct Guard {
@@ -135,6 +134,8 @@ impl Guard {
         set_child_subreaper(Some(getpid()))?;
         // The stage starts while the front parses its command line and the request is pending.
         let (stage, command) = fork_stage(arguments, &deadline)?;
+        let mut keeper = open();
+        keeper.prepare();
         let Received::Message(hello, _) = channel.wait()? else { return Ok(None) };
         let ToGuard::Hello { request, busy_code, verbose, quiet, detached, terminal_of, blocked } =
             hello
@@ -167,7 +168,7 @@ impl Guard {
             command,
             group: None,
             locks: Vec::new(),
-            keeper: open(),
+            keeper,
             events,
             signals,
             alarm: Alarm::new()?,

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kgate_node::process_tree::read_proc;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, getpid, getppid, pidfd_open};
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,7 @@ impl BoundProcess {
 
 /// The fields of `/proc/PID/stat` after the name, from the state on.
 pub(super) fn fields(pid: i32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read_proc(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')').map(|(_, rest)| rest.to_owned())
 }
 

@@ -27,6 +27,10 @@ use crate::credentials::CredentialArgs;
 
 /// Requests, holds and releases a permit at a node.
 pub(crate) trait Keeper {
+    /// Prepares what needs no request, while the front parses the command line. It may start
+    /// threads: the guard calls it after its last fork, and at most once.
+    fn prepare(&mut self) {}
+
     /// Sends the request and returns at once. The result comes as events.
     fn acquire(&mut self, request: &AcquireRequest, events: EventSender);
 

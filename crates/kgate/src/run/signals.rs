@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use kgate_node::process_tree::read_proc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
@@ -87,7 +88,7 @@ pub(crate) fn set_of(signals: &[Signal]) -> SigSet {
 
 /// Those of the given signals that were not ignored when this process was started.
 pub(crate) fn not_ignored(signals: &[Signal]) -> Vec<Signal> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = read_proc("/proc/self/status").unwrap_or_default();
     let mask = ignored_mask(&status);
     signals.iter().copied().filter(|signal| mask >> (*signal as u32 - 1) & 1 == 0).collect()
 }

@@ -1,5 +1,6 @@
 //! Real processes: a shell as front, its child as guard, and what they run.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 

@@ -46,11 +46,13 @@ pub(crate) enum Reason {
     Handshake,
     /// The message is too long.
     Size,
+    /// The bytes are no frames of this version.
+    Malformed,
 }
 
 impl Reason {
     /// All of them, each with its label.
-    const LABELS: [(Self, &str); 8] = [
+    const LABELS: [(Self, &str); 9] = [
         (Self::Unauthenticated, "unauthenticated"),
         (Self::PermissionDenied, "permission_denied"),
         (Self::Rate, "rate"),
@@ -59,6 +61,7 @@ impl Reason {
         (Self::Connections, "connections"),
         (Self::Handshake, "handshake"),
         (Self::Size, "size"),
+        (Self::Malformed, "malformed"),
     ];
 
     /// The code in the reply.
@@ -66,7 +69,7 @@ impl Reason {
         match self {
             Self::Unauthenticated => ErrorCode::Unauthenticated,
             Self::PermissionDenied => ErrorCode::PermissionDenied,
-            Self::Size => ErrorCode::BadRequest,
+            Self::Size | Self::Malformed => ErrorCode::BadRequest,
             Self::Rate | Self::Sessions | Self::Waiting | Self::Connections | Self::Handshake => {
                 ErrorCode::LimitExceeded
             }
@@ -152,16 +155,13 @@ impl AccessControl {
         self.accounts.reserve(now(), who, kind).map_err(|exceeded| self.over_quota(who, &exceeded))
     }
 
-    /// The error for a message that could not be read because it was too long; none for other
-    /// causes.
-    pub(super) fn too_long(&self, status: &Status) -> Option<ApiError> {
+    /// The error for a message that is too long to be read.
+    pub(super) fn too_long(&self) -> ApiError {
         let max = self.message_bytes();
-        let text = || {
-            format!(
-                "message too large: this node reads at most {max} bytes (message_bytes in [limits])"
-            )
-        };
-        (status.code() == tonic::Code::OutOfRange).then(|| self.refuse(Reason::Size, text()))
+        let text = format!(
+            "message too large: this node reads at most {max} bytes (message_bytes in [limits])"
+        );
+        self.refuse(Reason::Size, text)
     }
 
     fn over_quota(&self, who: &Identity, exceeded: &QuotaExceeded) -> ApiError {

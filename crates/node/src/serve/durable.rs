@@ -29,7 +29,7 @@ use super::client_stream::ClientStream;
 use super::error::ApiError;
 use super::http::OpenStream;
 use super::wanted::WantedSlots;
-use super::{CoreHandle, grpc};
+use super::{CoreHandle, session};
 use crate::core::{
     AcquireRequest, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Secret,
     ServerMessage,
@@ -64,7 +64,7 @@ pub(super) async fn acquire(
         return Err(ApiError::bad_request("unknown operation: POST to /v1/gates/NAME/permits"));
     };
     // A repeated request with the same secret yields the same permit.
-    let secret = secret_of(&headers).unwrap_or_else(grpc::new_secret);
+    let secret = secret_of(&headers).unwrap_or_else(session::new_secret);
     let message = ClientMessage::Acquire {
         number: 0,
         request: AcquireRequest {

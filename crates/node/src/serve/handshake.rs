@@ -36,6 +36,14 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
+/// A connection whose client is identified.
+pub(super) enum Established {
+    /// Speaks HTTP.
+    Http(Box<dyn Socket>),
+    /// Its first byte tells whether it speaks HTTP or frames.
+    Unix(UnixStream),
+}
+
 /// A connection that was accepted, before its handshake.
 pub(super) enum Incoming {
     Plain(TcpStream, IpAddr),
@@ -72,23 +80,23 @@ impl Incoming {
     pub(super) async fn handshake(
         self,
         cluster: &str,
-    ) -> Result<(Box<dyn Socket>, Identity), HandshakeError> {
+    ) -> Result<(Established, Identity), HandshakeError> {
         tokio::time::timeout(HANDSHAKE_TIMEOUT, self.identify(cluster))
             .await
             .unwrap_or(Err(HandshakeError::TimedOut))
     }
 
-    async fn identify(self, cluster: &str) -> Result<(Box<dyn Socket>, Identity), HandshakeError> {
+    async fn identify(self, cluster: &str) -> Result<(Established, Identity), HandshakeError> {
         match self {
             Self::Plain(stream, address) => {
                 stream.readable().await?;
-                Ok((Box::new(stream), Identity::Anonymous(address)))
+                Ok((Established::Http(Box::new(stream)), Identity::Anonymous(address)))
             }
             Self::Unix(stream) => {
                 // The kernel knows the user at once, so a silent connection counts for it.
                 let peer = stream.peer_cred()?;
                 let local = LocalUser { user: peer.uid(), group: peer.gid() };
-                Ok((Box::new(stream), Identity::User(local)))
+                Ok((Established::Unix(stream), Identity::User(local)))
             }
             Self::Tls(stream, address, acceptor) => {
                 let stream = match acceptor.accept(stream).into_fallible().await {
@@ -107,7 +115,7 @@ impl Incoming {
                         Identity::Certificate(client.ok_or(HandshakeError::NoClientName(names))?)
                     }
                 };
-                Ok((Box::new(stream), who))
+                Ok((Established::Http(Box::new(stream)), who))
             }
         }
     }

@@ -36,7 +36,7 @@ use super::authorisation::{Identity, Privilege};
 use super::client_stream::ClientStream;
 use super::error::ApiError;
 use super::wanted::WantedSlots;
-use super::{CoreHandle, durable, grpc};
+use super::{CoreHandle, durable, grpc, session};
 use crate::core::{
     AcquireRequest, ClientId, ClientMessage, DurableOptions, Note, Process, ServerMessage,
 };
@@ -258,7 +258,8 @@ impl OpenStream {
         mut message: ClientMessage,
     ) -> Result<(Self, mpsc::Receiver<ServerMessage>), ApiError> {
         let process = Process { command: "HTTP".into(), ..Process::default() };
-        let mut hello = ClientMessage::Hello { process, resume: None, secret: grpc::new_secret() };
+        let mut hello =
+            ClientMessage::Hello { process, resume: None, secret: session::new_secret() };
         for message in [&mut hello, &mut message] {
             client_stream.admit(message).map_err(|(_, error)| error)?;
         }

@@ -1,4 +1,5 @@
-//! Accepts the connections of clients: TCP, TLS and Unix sockets, with gRPC and HTTP on each.
+//! Accepts the connections of clients: TCP, TLS and Unix sockets, with gRPC and HTTP on each, and
+//! frames on Unix sockets.
 //!
 //! Unidentified connections are bounded: at most [`HANDSHAKES_MAX`] are in their handshake, one
 //! more closes the oldest, and a handshake takes at most
@@ -10,7 +11,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -18,7 +18,9 @@ use axum::http::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use rustix::net::RecvFlags;
+use tokio::io::Interest;
+use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
@@ -26,17 +28,18 @@ use tower::ServiceExt;
 
 use super::access::{AccessControl, Reason, error};
 use super::authorisation::Identity;
-use super::handshake::{Incoming, Socket};
+use super::handshake::{Established, Incoming, Socket};
 use super::limits::{Bucket, Kind};
 use super::unix_socket::UnixSocket;
-use super::{CoreHandle, app};
+use super::{CoreHandle, app, frames};
 use crate::config::Config;
 use crate::holder_tree::Peer;
 use crate::shell::{End, ended, now};
 
 /// Maximum number of concurrent handshakes; one more closes the oldest.
 const HANDSHAKES_MAX: usize = 256;
-/// Maximum time to receive the head of a request; also the idle timeout of an HTTP/1 connection.
+/// Maximum time to receive the head of a request, or a frame; also the idle timeout of an HTTP/1
+/// connection, and of a client that does not read its frames.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval and timeout of HTTP/2 pings to remote clients.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -142,8 +145,8 @@ impl Listener {
 
     /// Accepts clients until the node stops.
     pub(crate) async fn serve(self, core: CoreHandle, mut end: watch::Receiver<End>) {
-        let access = core.access.clone();
-        let app = app(core);
+        let app = app(core.clone());
+        let access = &core.access;
         let mut handshakes: VecDeque<AbortHandle> = VecDeque::new();
         let mut log_budget = Bucket::default();
         loop {
@@ -169,19 +172,15 @@ impl Listener {
                 oldest.abort();
                 access.refuse(Reason::Handshake, String::new());
             }
-            let task = tokio::spawn(connect(caller, access.clone(), app.clone(), end.clone()));
+            let task = tokio::spawn(connect(caller, core.clone(), app.clone(), end.clone()));
             handshakes.push_back(task.abort_handle());
         }
     }
 }
 
 /// Identifies the client, and serves it within the limits.
-async fn connect(
-    caller: Incoming,
-    access: Arc<AccessControl>,
-    app: Router,
-    end: watch::Receiver<End>,
-) {
+async fn connect(caller: Incoming, core: CoreHandle, app: Router, mut end: watch::Receiver<End>) {
+    let access = core.access.clone();
     let (place, is_remote, peer) = (caller.place(), caller.is_remote(), caller.peer());
     let log_refusal = |refusal: &str| tracing::debug!(from = place, "refused: {refusal}");
     let (stream, who) = match caller.handshake(&access.cluster).await {
@@ -200,13 +199,42 @@ async fn connect(
     };
     // A task of its own: the task of the handshake may be aborted.
     tokio::spawn(async move {
-        serve_connection(stream, app, who, peer, is_remote, end).await;
+        match stream {
+            Established::Http(stream) => serve_http(stream, app, who, peer, is_remote, end).await,
+            Established::Unix(stream) => {
+                let begun = tokio::select! {
+                    begun = speaks_frames(&stream) => begun,
+                    _ = ended(&mut end) => None,
+                };
+                match begun {
+                    Some(true) => {
+                        frames::serve(stream, &core, &who, peer, HEAD_TIMEOUT, &mut end).await
+                    }
+                    Some(false) => {
+                        serve_http(Box::new(stream), app, who, peer, is_remote, end).await;
+                    }
+                    None => {}
+                }
+            }
+        }
         drop((taken, counted));
     });
 }
 
+/// Whether the first byte of a connection is that of frames. None if it has none in time. The byte
+/// is not taken.
+async fn speaks_frames(stream: &UnixStream) -> Option<bool> {
+    let peek = || {
+        let mut byte = [0];
+        let (_, read) = rustix::net::recv(stream, &mut byte, RecvFlags::PEEK)?;
+        Ok((read == 1).then(|| byte == kgate_api::frames::MAGIC[..1]))
+    };
+    let peeked = tokio::time::timeout(HEAD_TIMEOUT, stream.async_io(Interest::READABLE, peek));
+    peeked.await.ok()?.ok()?
+}
+
 /// Serves HTTP/1 or HTTP/2 until either side closes the connection.
-async fn serve_connection(
+async fn serve_http(
     stream: Box<dyn Socket>,
     app: Router,
     who: Identity,

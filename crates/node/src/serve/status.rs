@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kgate_api::v1;
 use kgate_core::NodeId;
 
-use super::{CoreHandle, grpc};
+use super::{CoreHandle, session};
 use crate::core::{
     ClientView, ControlView, DurablePermitView, Note, PAST_HOLDS_KEPT, Process, StatusReport,
 };
@@ -35,7 +35,7 @@ pub(super) fn reply(report: StatusReport, core: &CoreHandle) -> v1::StatusReply 
                 names: view.source.names().to_vec(),
                 protocol: view.protocol,
                 updated_by: view.author,
-                policy: grpc::policy(view.policy).into(),
+                policy: session::policy(view.policy).into(),
                 ..v1::GateStatus::default()
             });
             status.holders.extend(view.holders.into_iter().map(client));

@@ -2,6 +2,7 @@
 //! sockets, real TLS.
 
 mod fixture;
+mod frames;
 mod lists;
 mod log;
 mod tls;

@@ -14,7 +14,7 @@ use kgate_control::state::{Applied, ClusterState, Command, Gate, KSource, Slots}
 
 use super::{Answer, ApiError, CoreHandle, Identity, Operator, Privilege, author, listed};
 use crate::core::{Call, CallReply, ClientView, GateView, StatusReport};
-use crate::serve::grpc::policy_of;
+use crate::serve::session::policy_of;
 use crate::serve::wanted::WantedSlots;
 
 /// Default of `timeout_ms`.
