@@ -179,7 +179,10 @@ impl Fleet {
 
     pub(super) fn restore(&mut self, node: u32, gate: &str, k: u32, in_use: &[u32]) {
         let (name, in_use) = (gate.to_owned(), in_use.to_vec());
-        self.restore_gate(node, RestoredGate { name, k, in_use, set_by: None });
+        self.restore_gate(
+            node,
+            RestoredGate { name, k, in_use, holders: Default::default(), set_by: None },
+        );
     }
 
     pub(super) fn restore_gate(&mut self, node: u32, gate: RestoredGate) {

@@ -155,7 +155,8 @@ fn a_closed_gate_stays_closed() {
     );
     let mut fleet = Fleet::new(&alone(2));
     let (name, set_by) = ("gpu".to_owned(), Some("an operator".to_owned()));
-    let restored = RestoredGate { name, k: 0, in_use: vec![0], set_by };
+    let restored =
+        RestoredGate { name, k: 0, in_use: vec![0], holders: Default::default(), set_by };
     fleet.restore_gate(0, restored);
     assert_eq!(fleet.look(0, "gpu").seen[0].1[0].holders.len(), 1);
     fleet.hello(0, 1);
