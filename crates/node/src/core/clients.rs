@@ -165,7 +165,11 @@ impl Core {
                 self.resize_alone(&definition, k, author);
                 return self.place(pending);
             }
-            Some(definition) if agreed && pending.request.k.is_some_and(|k| k != definition.k) => {
+            Some(definition)
+                if agreed
+                    && definition.k != 0
+                    && pending.request.k.is_some_and(|k| k != definition.k) =>
+            {
                 return self.create_by_log(pending);
             }
             Some(definition) => self.accepts(definition, &pending).map(|()| definition.id),
@@ -202,6 +206,9 @@ impl Core {
                 self.attach_waiting(id);
                 self.reconcile_later();
             }
+            if !wait && taken.is_ok() && self.is_surely_busy(id) {
+                self.no_wait_expired(key);
+            }
             taken.map_err(|refusal| (ErrorCode::BadRequest, refusal.to_string()))
         });
         if let Err((code, message)) = taken {
@@ -222,6 +229,10 @@ impl Core {
             return Err((ErrorCode::Conflict, text.clone()));
         }
         let Definition { name, k, author, .. } = definition;
+        // First: with any k the answer is how to open it.
+        if *k == 0 {
+            return Err((ErrorCode::TooLarge, closed(name, author)));
+        }
         if let Some(wanted) = pending.request.k.filter(|wanted| wanted != k) {
             let change = if self.is_alone() {
                 format!("leave out -k, or change it: `kgate set {name} -k {wanted}`")
@@ -247,9 +258,6 @@ impl Core {
                 policy_name(wanted)
             );
             return Err((ErrorCode::Conflict, text));
-        }
-        if *k == 0 {
-            return Err((ErrorCode::TooLarge, closed(name, author)));
         }
         let gate = self.gates.get(&definition.id).expect("a known gate is open");
         let most = gate.widest();
@@ -465,6 +473,13 @@ impl Core {
             self.at_gate(id, |gate| gate.release(key));
             self.forget(key);
         }
+    }
+
+    /// Whether a request that was not granted at once cannot be granted soon: no other node is
+    /// asked, and no holder is being found to have ended.
+    fn is_surely_busy(&self, id: GateId) -> bool {
+        let connected = |key: RequestKey| self.sessions.stream(key).is_some();
+        self.is_alone() && self.gates.get(&id).is_some_and(|gate| gate.all_holders(connected))
     }
 
     /// A request without waiting has had as much time as a free gate needs to grant it.

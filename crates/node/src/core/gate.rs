@@ -283,6 +283,11 @@ impl Gate {
         self.holding.values().find(|holder| holder.key == key).map(|holder| holder.slots.as_slice())
     }
 
+    /// Whether this is so of all holders here.
+    pub(super) fn all_holders(&self, is_so: impl Fn(RequestKey) -> bool) -> bool {
+        self.holding.values().all(|holder| is_so(holder.key))
+    }
+
     /// The present holders are of an earlier incarnation: their fences are not known, and their
     /// processes as far as they were found, by slot.
     pub(super) fn describe_restored(&mut self, holders: &BTreeMap<u32, Process>) {

@@ -166,6 +166,31 @@ fn a_closed_gate_stays_closed() {
     }
 }
 
+/// Issue 19: a request that does not wait is refused at once, without the time that other nodes
+/// would need to answer. Where a holder's connection has ended, its slot may be about to be free:
+/// such a request gets that time.
+#[test]
+fn a_node_alone_says_at_once_that_all_is_in_use() {
+    let mut fleet = Fleet::new(&alone(1));
+    fleet.hello(0, 1);
+    fleet.acquire(0, 1, 1, "gpu", Some(1));
+    assert!(granted(&fleet.received(0, 1)).is_some());
+    fleet.hello(0, 2);
+    let unwilling = |fleet: &mut Fleet, number| {
+        let (gate, durable) = ("gpu".to_owned(), DurableOptions::default());
+        let request =
+            AcquireRequest { gate, weight: 1, k: None, wait: false, process: None, durable };
+        fleet.ask(0, 2, ClientMessage::Acquire { number, request });
+        refused(&fleet.received(0, 2)).map(|(code, _)| code)
+    };
+    assert_eq!(unwilling(&mut fleet, 1), Some(ErrorCode::Busy), "no time has passed");
+    fleet.gone(0, 1);
+    let (session, number, _) = fleet.probes.pop().expect("asked for");
+    assert_eq!(unwilling(&mut fleet, 2), None);
+    fleet.free(0, session, number);
+    assert!(granted(&fleet.received(0, 2)).is_some());
+}
+
 /// Holders beyond a k that became smaller survive a restart, and so does a gate of the
 /// configuration with slots in use.
 #[test]
