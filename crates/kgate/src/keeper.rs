@@ -5,6 +5,7 @@
 //! slot is free only when all processes of the tree are gone.
 
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -45,11 +46,18 @@ impl Keeper for NodeKeeper {
         self.release = Some(release);
         let request = request.clone();
         let own_events = events.clone();
-        let spawned =
-            std::thread::Builder::new().name("keeper".into()).spawn(move || match runtime() {
+        let spawned = std::thread::Builder::new().name("keeper".into()).spawn(move || {
+            let held = catch_unwind(AssertUnwindSafe(|| match runtime() {
                 Ok(runtime) => runtime.block_on(hold(&request, &events, released)),
                 Err(error) => refuse(&events, error.to_string()),
-            });
+            }));
+            // Otherwise the guard would wait for ever. tokio panics without a free descriptor.
+            if held.is_err() {
+                let text = "the thread that asks the node has panicked (above it says why): if no \
+                            file could be opened, raise `ulimit -n`";
+                refuse(&events, text.to_owned());
+            }
+        });
         if let Err(error) = spawned {
             refuse(&own_events, error.to_string());
         }

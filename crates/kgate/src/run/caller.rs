@@ -1,10 +1,10 @@
 //! The process to which `kgate acquire` binds its permit.
 //!
 //! It is the parent of `kgate acquire`, except in `token=$(kgate acquire NAME ..)`: there a shell
-//! may start a copy of itself that runs the command, hands its output on and ends at once (bash does
-//! so as soon as a redirection, a pipe or `||` is involved). The permit belongs to the shell that
-//! reads the token. So a process is skipped if its parent reads what it prints, and it is a copy of
-//! its parent or a command like `timeout`.
+//! may start a copy of itself that runs the command, hands its output on and ends at once (bash
+//! does so as soon as a redirection, a pipe or `||` is involved). The permit belongs to the shell
+//! that reads the token. So a process is skipped if its parent reads what it prints, and it is a
+//! copy of its parent or a command like `timeout`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

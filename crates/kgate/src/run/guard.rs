@@ -86,8 +86,8 @@ struct Guard {
     command: Pid,
     /// The control group of CMD, if it has one.
     group: Option<Arc<ControlGroup>>,
-    /// The locks of the slots, where permits are bound to processes. CMD has them too, but may close
-    /// them; the slots stay in use as long as this process has them.
+    /// The locks of the slots, where permits are bound to processes. CMD has them too, but may
+    /// close them; the slots stay in use as long as this process has them.
     locks: Vec<OwnedFd>,
     keeper: Box<dyn Keeper>,
     events: EventReceiver,

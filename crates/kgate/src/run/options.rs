@@ -120,8 +120,8 @@ pub(crate) const ACQUIRE_HELP: &str = "\
 For scripts whose work is not one command. A background process holds the permit until `kgate \
 release TOKEN`, or until the calling process ends: a script that is killed leaves nothing behind. \
 In `token=$(kgate acquire ..)` that is the script; in `( .. ) &` it is the subshell. --for-pid \
-names another one. The script is not stopped if the permit is lost: prefer `kgate run`, or pass the \
-fence to the resource that the permit protects. The exit codes are those of `kgate run`.
+names another one. The script is not stopped if the permit is lost: prefer `kgate run`, or pass \
+the fence to the resource that the permit protects. The exit codes are those of `kgate run`.
 
 On one machine --ttl (1s to 365d) ends the permit when that time has passed without `kgate renew \
 TOKEN`; it outlives the script, and not a reboot.
@@ -246,8 +246,7 @@ pub(crate) struct RequestArgs {
     pub(crate) name: String,
     /// Number of slots of the gate: a new gate is created with it, an existing one must have it
     #[arg(
-        short = 'k', value_name = "K", value_parser = clap::value_parser!(u32).range(1..=MOST),
-        env = "KGATE_OPT_K"
+        short = 'k', value_name = "K", value_parser = slots, env = "KGATE_OPT_K"
     )]
     pub(crate) k: Option<u32>,
     /// Weight of the request: the number of slots to take, all or none
@@ -396,6 +395,19 @@ pub(crate) enum UsageError {
          permit-ID-DIGITS"
     )]
     Token(String),
+}
+
+/// Parses the k of a request.
+fn slots(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) => {
+            Err("a request needs at least one slot, and `kgate set NAME -k 0` closes a gate: \
+                      write the number of slots of the gate, or leave out -k"
+                .into())
+        }
+        Ok(k) if i64::from(k) <= MOST => Ok(k),
+        Ok(_) | Err(_) => Err(format!("write a number from 1 to {MOST}")),
+    }
 }
 
 /// A text that is no duration.

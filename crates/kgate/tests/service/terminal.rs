@@ -126,8 +126,9 @@ fn the_screen_while_a_command_waits() {
     assert_eq!(shown, "inside\nready>");
 }
 
-/// Ctrl-C ends a script that runs `kgate run`, while it waits and while the command runs, as it does
-/// for a command that the script starts itself. A stopped job that waits starts nothing until `fg`.
+/// Ctrl-C ends a script that runs `kgate run`, while it waits and while the command runs, as it
+/// does for a command that the script starts itself. A stopped job that waits starts
+/// nothing until `fg`.
 #[test]
 fn keys_reach_the_job_of_the_shell() {
     let home = Home::new("keys");
