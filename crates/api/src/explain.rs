@@ -10,6 +10,8 @@ use crate::v1::{ClientStatus, DurablePermitStatus, GateStatus, StatusReply};
 
 /// The most names of slots that a line for people shows.
 const NAMES_SHOWN: usize = 16;
+/// The number of requests behind the first one that are explained one by one.
+const QUEUE_SHOWN: usize = 20;
 
 /// Explains the state of a gate. The text is printable.
 pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
@@ -45,14 +47,10 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     }
     match gate.waiting.first() {
         Some(first) => {
-            let _ = writeln!(
-                text,
-                "First in the queue: {}, waiting for {}.{}",
-                who(first),
-                ago(first.age_ns),
-                says(first)
-            );
-            let _ = writeln!(text, "{}", unblocks(reply, gate, first, free));
+            let (client, age, says) = (who(first), ago(first.age_ns), says(first));
+            let _ = writeln!(text, "First in the queue: {client}, waiting for {age}.{says}");
+            let _ = writeln!(text, "{}", unblocks(reply, gate, first));
+            add_queue(&mut text, reply, gate);
         }
         // An unknown node may hold slots that seem free, and its answer may be needed.
         None if !unknown.is_empty() => text.push_str("No request is known to wait.\n"),
@@ -85,28 +83,21 @@ pub fn taken(gate: &GateStatus) -> u32 {
 }
 
 /// What would unblock the first request of the queue.
-fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus, free: u32) -> String {
-    let without = reply
-        .node_statuses
-        .iter()
-        .any(|status| status.node == first.node && !status.no_lease_reason.is_empty());
+fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus) -> String {
+    let holders = holders(gate);
+    let held: u32 = holders.iter().map(|holder| holder.weight).sum();
+    let free = gate.k.saturating_sub(held);
     let silent: Vec<u32> =
         gate.waiting_for.iter().filter(|node| reply.unreachable.contains(node)).copied().collect();
-    if without {
-        format!("Node {} has no lease: it grants no request before it has one.", first.node)
-    } else if first.weight > free && gate.holders.is_empty() && !gate.durable_permits.is_empty() {
-        "It is granted when enough durable permits are released, expire, or are evicted: \
-         `kgate evict --permit ID` shows the consequences before it asks for confirmation."
-            .into()
-    } else if first.weight > free && !gate.holders.is_empty() {
-        format!(
-            "It needs {} {} and {free} {} free: it is granted when {} releases.",
-            first.weight,
-            if first.weight == 1 { "slot" } else { "slots" },
-            if free == 1 { "is" } else { "are" },
-            names(&gate.holders)
-        )
-    } else if !silent.is_empty() {
+    if has_no_lease(reply, first) {
+        return without_lease(first);
+    }
+    if first.weight > free && !holders.is_empty() {
+        let (needed, are) = (slots(first.weight), if free == 1 { "is" } else { "are" });
+        let until = releases(&holders, first.weight - free);
+        return format!("It needs {needed} and {free} {are} free: it is granted when {until}.");
+    }
+    if !silent.is_empty() {
         let (silent, it) = (nodes(&silent), if silent.len() == 1 { "it" } else { "each of them" });
         // With leases, a silent node is evicted instead of declared dead.
         let end = if reply.node_statuses.is_empty() {
@@ -114,18 +105,103 @@ fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus, free: 
         } else {
             "is evicted after its lease has certainly expired"
         };
-        format!(
+        return format!(
             "It needs the answer of {silent}, which cannot be reached: it is granted when {it} \
              answers, or {end}."
-        )
-    } else if !gate.waiting_for.is_empty() {
-        format!(
-            "It needs the answer of {}, which should arrive at any moment.",
-            nodes(&gate.waiting_for)
-        )
-    } else {
-        "Nothing delays it: it should be granted at any moment.".into()
+        );
     }
+    if gate.waiting_for.is_empty() {
+        return "Nothing delays it: it should be granted at any moment.".into();
+    }
+    format!(
+        "It needs the answer of {}, which should arrive at any moment.",
+        nodes(&gate.waiting_for)
+    )
+}
+
+/// The requests behind the first one. They are served in the order of the queue, whatever each of
+/// them needs.
+fn add_queue(text: &mut String, reply: &StatusReply, gate: &GateStatus) {
+    for (place, waiter) in gate.waiting.iter().enumerate().skip(1).take(QUEUE_SHOWN) {
+        let (client, age, weight) = (who(waiter), ago(waiter.age_ns), slots(waiter.weight));
+        let says = says(waiter);
+        let reason = if has_no_lease(reply, waiter) {
+            without_lease(waiter)
+        } else {
+            let before = if place == 1 {
+                "the request before it is".to_owned()
+            } else {
+                format!("the {place} requests before it are")
+            };
+            format!("It needs {weight}, and only after {before} granted.")
+        };
+        let _ = writeln!(
+            text,
+            "Number {} in the queue: {client}, waiting for {age}. {reason}{says}",
+            place + 1
+        );
+    }
+    let more = gate.waiting.len().saturating_sub(QUEUE_SHOWN + 1);
+    if more > 0 {
+        let _ = writeln!(text, "{more} more requests wait behind them: `kgate status` lists all.");
+    }
+}
+
+fn has_no_lease(reply: &StatusReply, client: &ClientStatus) -> bool {
+    let mut statuses = reply.node_statuses.iter();
+    statuses.any(|status| status.node == client.node && !status.no_lease_reason.is_empty())
+}
+
+fn without_lease(client: &ClientStatus) -> String {
+    format!("Node {} has no lease: it grants no request before it has one.", client.node)
+}
+
+/// A holder, by name, and how many of the gate's slots are free when it releases.
+struct Release {
+    name: String,
+    weight: u32,
+}
+
+/// The holders that have slots below k. The slots of the others are not granted again.
+fn holders(gate: &GateStatus) -> Vec<Release> {
+    let below = |slots: &[u32]| {
+        u32::try_from(slots.iter().filter(|slot| **slot < gate.k).count()).unwrap_or(u32::MAX)
+    };
+    let clients = gate.holders.iter().map(|holder| Release {
+        name: match holder.process.as_ref().map_or(0, |process| process.pid) {
+            0 => format!("an unknown process at node {}", holder.node),
+            pid => format!("pid {pid} at node {}", holder.node),
+        },
+        weight: if holder.slots.is_empty() { holder.weight } else { below(&holder.slots) },
+    });
+    let durable = gate.durable_permits.iter().map(|held| Release {
+        name: format!("durable permit {}", held.permit_id),
+        weight: below(&held.slots),
+    });
+    clients.chain(durable).filter(|holder| holder.weight > 0).collect()
+}
+
+/// Which of the holders have to release until `missing` more slots are free.
+fn releases(holders: &[Release], missing: u32) -> String {
+    let all: u32 = holders.iter().map(|holder| holder.weight).sum();
+    let least = holders.iter().map(|holder| holder.weight).min().unwrap_or(0);
+    let names = |word: &str| {
+        let names: Vec<&str> = holders.iter().map(|holder| holder.name.as_str()).collect();
+        names.join(word)
+    };
+    if least >= missing {
+        format!("{} releases", names(" or "))
+    } else if all - least < missing {
+        format!("{} release", names(" and "))
+    } else {
+        let each = |holder: &Release| format!("{} ({})", holder.name, holder.weight);
+        let each: Vec<String> = holders.iter().map(each).collect();
+        format!("{} in total are released by {}", slots(missing), each.join(", "))
+    }
+}
+
+fn slots(number: u32) -> String {
+    if number == 1 { "1 slot".to_owned() } else { format!("{number} slots") }
 }
 
 /// Describes a durable permit.
@@ -179,11 +255,15 @@ fn holds(gate: &GateStatus, holder: &ClientStatus) -> String {
         _ => format!("slots {}", slots.join(", ")),
     };
     let lost = if holder.disconnected {
-        "; its connection is lost, and the permit ends when its lease expires"
+        "; no connection leads to it: the permit ends when its lease expires, or on a node without \
+         leases when its processes have ended"
     } else {
         ""
     };
-    format!("{} holds {what}, for {}{lost}.{}", who(holder), ago(holder.age_ns), says(holder))
+    // A holder that an earlier incarnation of a local node has granted: its fence is not known.
+    let since = if holder.fence.is_none() && !holder.slots.is_empty() { "at least " } else { "" };
+    let (who, age, says) = (who(holder), ago(holder.age_ns), says(holder));
+    format!("{who} holds {what}, for {since}{age}{lost}.{says}")
 }
 
 /// What the client says of its request, as a sentence after others.
@@ -234,17 +314,6 @@ fn who(client: &ClientStatus) -> String {
             process.user, process.host, client.node
         ),
     }
-}
-
-fn names(holders: &[ClientStatus]) -> String {
-    let all: Vec<String> = holders
-        .iter()
-        .map(|holder| match holder.process.as_ref().map_or(0, |it| it.pid) {
-            0 => format!("the holders at node {}", holder.node),
-            pid => format!("pid {pid} at node {}", holder.node),
-        })
-        .collect();
-    all.join(" or ")
 }
 
 fn nodes(nodes: &[u32]) -> String {
@@ -323,7 +392,7 @@ mod tests {
         gate.waiting = vec![client(8, 1, &[])];
         let text = explain(&reply, &gate);
         assert!(
-            text.contains("`train` (pid 7 of u@h, at node 2) holds slot 0, for 3 s."),
+            text.contains("`train` (pid 7 of u@h, at node 2) holds slot 0, for at least 3 s."),
             "{text}"
         );
         assert!(text.contains("First in the queue: `train` (pid 8"), "{text}");
@@ -353,6 +422,58 @@ mod tests {
                 && text.contains("Node 1 grants nothing now: no lease."),
             "{text}"
         );
+    }
+
+    /// Issue 19: "and" and "or" follow from the weights: one release may suffice, all may be
+    /// needed, or some of them. Slots at or above k are not granted again. Everybody else waits for
+    /// the requests before it, even where enough is free.
+    #[test]
+    fn what_unblocks_a_request_follows_from_the_weights() {
+        let holder = |pid, slots: &[u32]| ClientStatus {
+            weight: u32::try_from(slots.len()).unwrap(),
+            ..client(pid, 0, slots)
+        };
+        let waits = |pid, weight| ClientStatus { weight, ..client(pid, 0, &[]) };
+        let said = |k, holders: &[ClientStatus], waiting: &[ClientStatus]| {
+            let (holders, waiting) = (holders.to_vec(), waiting.to_vec());
+            let gate = GateStatus { name: "gpu".into(), k, holders, waiting, ..Default::default() };
+            explain(&StatusReply::default(), &gate)
+        };
+        let two = [holder(1, &[0]), holder(2, &[1])];
+        let expect = |text: String, part: &str| assert!(text.contains(part), "{part}: {text}");
+        expect(said(2, &two, &[waits(8, 1)]), "when pid 1 at node 0 or pid 2 at node 0 releases.");
+        expect(
+            said(2, &two, &[waits(8, 2)]),
+            "needs 2 slots and 0 are free: it is granted when pid 1 at node 0 and pid 2 at node 0 \
+             release.",
+        );
+        let three = [holder(1, &[0]), holder(2, &[1, 2]), holder(3, &[3])];
+        expect(
+            said(5, &three, &[waits(8, 3)]),
+            "needs 3 slots and 1 is free: it is granted when 2 slots in total are released by pid \
+             1 at node 0 (1), pid 2 at node 0 (2), pid 3 at node 0 (1).",
+        );
+        // k was 4 and is 1: slots 1 to 3 are of no use to the next request.
+        expect(said(1, &three, &[waits(8, 1)]), "it is granted when pid 1 at node 0 releases.");
+        let behind = said(5, &three, &[waits(8, 3), waits(9, 1), waits(10, 2)]);
+        expect(
+            behind.clone(),
+            "Number 2 in the queue: `train` (pid 9 of u@h, at node 0), waiting for 3 s. It needs 1 \
+             slot, and only after the request before it is granted.",
+        );
+        expect(behind, "It needs 2 slots, and only after the 2 requests before it are granted.");
+        let mut gate = GateStatus { k: 2, waiting: vec![waits(8, 2)], ..Default::default() };
+        gate.holders = vec![holder(1, &[0])];
+        gate.durable_permits =
+            vec![DurablePermitStatus { permit_id: 7, slots: vec![1], ..Default::default() }];
+        expect(
+            explain(&StatusReply::default(), &gate),
+            "when pid 1 at node 0 and durable permit 7 release.",
+        );
+        let many: Vec<ClientStatus> = (0..100).map(|pid| waits(pid + 1, 1)).collect();
+        let text = said(2, &two, &many);
+        expect(text.clone(), "79 more requests wait behind them");
+        assert!(text.lines().count() < 30, "{text}");
     }
 
     /// An unreachable node may hold slots that seem free: the text gives bounds. With leases the

@@ -15,6 +15,11 @@ pub use estimate::estimate;
 pub use explain::{ago, explain, k_origin, note, slot_text, taken, unknown};
 pub use printable::{printable, printable_lines, printable_status};
 
+/// The file in the folder of a user's own node that clients lock (shared) from before they look for
+/// the node until they are connected. The node locks it (exclusive) before it stops for lack of
+/// clients, so it never stops between the two.
+pub const CLIENTS_LOCK: &str = "clients.lock";
+
 /// Version 1 of the API.
 #[allow(missing_docs, clippy::all)]
 pub mod v1 {

@@ -156,6 +156,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use kgate_api::v1;
+use local::Rendezvous;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
 
@@ -237,7 +238,24 @@ impl Client {
     /// Opens a session with the node of this machine, or with the node that `kgate run` started for
     /// this user. See [`Address::local`].
     pub async fn local() -> Result<Self, Error> {
-        Self::connect(Address::local()?).await
+        let unusable = |text: String| Error::new(ErrorKind::Unreachable, text);
+        let found = local::rendezvous().map_err(|error| unusable(error.to_string()))?;
+        let address = Address::unix(found.socket());
+        let way = match found {
+            Rendezvous::User(folder) => {
+                let locked = tokio::task::spawn_blocking(move || local::keep_running(&folder));
+                match locked.await {
+                    Ok(Ok(lock)) => Some(lock),
+                    Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => None,
+                    Ok(Err(error)) => return Err(Error::unreachable(&address, &error.to_string())),
+                    Err(error) => return Err(Error::unreachable(&address, &error.to_string())),
+                }
+            }
+            Rendezvous::Machine(_) => None,
+        };
+        let client = Self::connect(address).await;
+        drop(way);
+        client
     }
 
     /// Drops this handle and waits until the session has ended. The session ends when all clones of

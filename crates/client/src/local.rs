@@ -14,9 +14,11 @@ pub use folder::{UnusableFolder, create_user_folder, private_folder, user_folder
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use kgate_api::LeaseInstant;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -127,6 +129,29 @@ pub fn accepts(socket: &Path) -> io::Result<()> {
         Ok(()) | Err(Errno::AGAIN) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The longest time that a node without clients takes to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Keeps a user's own node in this folder, if it runs, from stopping for lack of clients, for as
+/// long as the returned lock is held: until this process is connected. Waits for the end of a node
+/// that is just stopping. It is an error if the folder does not exist.
+pub fn keep_running(folder: &Path) -> io::Result<File> {
+    let path = folder.join(kgate_api::CLIENTS_LOCK);
+    let file = File::options().create(true).append(true).mode(0o600).open(path)?;
+    let until = LeaseInstant::now() + STOP_TIMEOUT;
+    while let Err(error) = flock(&file, FlockOperation::NonBlockingLockShared) {
+        if error != Errno::WOULDBLOCK {
+            return Err(error.into());
+        }
+        if LeaseInstant::now() >= until {
+            let text = format!("it is stopping, and has not ended within {STOP_TIMEOUT:?}");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    Ok(file)
 }
 
 /// Locks the file of a granted slot ([`Permit::lock_files`](crate::Permit::lock_files)). It is an

@@ -26,7 +26,7 @@ pub struct Reentry {
 }
 
 pub(crate) async fn confirm(address: &Address, gate: &str, key: &str) -> Result<Reentry, Error> {
-    let mut services = Services::connect(address).await?;
+    let mut services = Services::connect_any(&address.into()).await?;
     let (gate, reentry_key) = (gate.to_owned(), key.to_owned());
     let reply = services.gates.reenter(v1::ReenterRequest { gate, reentry_key }).await;
     let reply = reply.map(Response::into_inner).map_err(|status| services.error(&status))?;

@@ -20,6 +20,14 @@ use crate::{Error, ErrorKind};
 /// Maximum time to connect, and to answer the first message of a stream.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// A node from which nothing has come for this time is sent a ping, and has the same time to answer
+/// it. So a call without a time limit of its own fails after twice this time at a node that
+/// is frozen or whose machine is gone.
+const PING_AFTER: Duration = Duration::from_secs(5);
+
+/// How the library says that a ping was not answered.
+const KEEP_ALIVE_TIMED_OUT: &str = "operation timed out";
+
 /// The gRPC services of one node.
 pub(crate) struct Services {
     pub(crate) gates: GatesClient<InterceptedService<Channel, Bearer>>,
@@ -34,7 +42,7 @@ impl Services {
     pub(crate) async fn connect_any(addresses: &Addresses) -> Result<Self, Error> {
         let mut result = Err(Error::new(ErrorKind::InvalidAddress, "no address given"));
         for address in addresses.iter() {
-            result = Self::connect(address).await;
+            result = Self::connect_with(address, KeepAlive::On).await;
             if result.is_ok() {
                 break;
             }
@@ -42,16 +50,18 @@ impl Services {
         result
     }
 
-    /// The future is boxed: it has tens of kilobytes, which each future around it would have too,
-    /// also where it is never polled.
+    /// Connects for the stream of a session, which notices by itself that its node is silent. The
+    /// future is boxed: it has tens of kilobytes, which each future around it would have too, also
+    /// where it is never polled.
     #[inline(never)]
     pub(crate) fn connect(
         address: &Address,
     ) -> Pin<Box<dyn Future<Output = Result<Self, Error>> + Send + '_>> {
-        Box::pin(Self::connect_channel(address))
+        Box::pin(Self::connect_with(address, KeepAlive::Off))
     }
 
-    async fn connect_channel(address: &Address) -> Result<Self, Error> {
+    async fn connect_with(address: &Address, keep_alive: KeepAlive) -> Result<Self, Error> {
+        let endpoint = |uri: &str| endpoint(uri, keep_alive);
         let bearer = address.credentials.bearer()?;
         if bearer.is_present() && address.is_cleartext() {
             return Err(Error::new(
@@ -104,10 +114,23 @@ impl Services {
     }
 }
 
-fn endpoint(uri: &str) -> Endpoint {
-    Endpoint::from_shared(uri.to_owned())
+/// Whether a silent node is sent pings.
+#[derive(Clone, Copy)]
+enum KeepAlive {
+    On,
+    Off,
+}
+
+fn endpoint(uri: &str, keep_alive: KeepAlive) -> Endpoint {
+    let endpoint = Endpoint::from_shared(uri.to_owned())
         .expect("an address holds a valid URI")
-        .connect_timeout(CONNECT_TIMEOUT)
+        .connect_timeout(CONNECT_TIMEOUT);
+    match keep_alive {
+        KeepAlive::On => {
+            endpoint.http2_keep_alive_interval(PING_AFTER).keep_alive_timeout(PING_AFTER)
+        }
+        KeepAlive::Off => endpoint,
+    }
 }
 
 fn error_of(place: &str, tls_failure: &TlsFailure, status: &tonic::Status) -> Error {
@@ -142,6 +165,13 @@ fn error_of(place: &str, tls_failure: &TlsFailure, status: &tonic::Status) -> Er
 /// Describes an error of the transport. The library cannot know that the port is wrong; this
 /// function suggests what to check.
 fn describe(place: &str, message: String, status: &tonic::Status) -> String {
+    if root_cause(status) == KEEP_ALIVE_TIMED_OUT {
+        return format!(
+            "it accepts connections and has not answered within {:?}: it is stopped, frozen or \
+             overloaded; nothing was answered, and the request may still take effect",
+            2 * PING_AFTER
+        );
+    }
     if message != "transport error" && !message.starts_with("h2 protocol error") {
         return message;
     }

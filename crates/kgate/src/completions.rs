@@ -19,6 +19,7 @@ Names of gates are those of the node that `kgate status` contacts.
 
 Examples:
   For one user:
+    mkdir -p ~/.local/share/bash-completion/completions ~/.zfunc ~/.config/fish/completions
     kgate completions bash > ~/.local/share/bash-completion/completions/kgate
     kgate completions zsh > ~/.zfunc/_kgate        # with ~/.zfunc in fpath
     kgate completions fish > ~/.config/fish/completions/kgate.fish

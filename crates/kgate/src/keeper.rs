@@ -7,6 +7,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -51,18 +52,32 @@ struct Thread {
 
 impl Thread {
     fn start() -> io::Result<Self> {
-        let (requests, mut requested) = mpsc::unbounded_channel();
+        let (requests, mut requested) = mpsc::unbounded_channel::<(AcquireRequest, EventSender)>();
         let (release, released) = mpsc::unbounded_channel();
-        let main = move || match runtime() {
-            Ok(runtime) => runtime.block_on(async {
-                if let Some((request, events)) = requested.recv().await {
-                    hold(&request, &events, released).await;
+        let main = move || {
+            let mut asked = None;
+            let served = catch_unwind(AssertUnwindSafe(|| -> io::Result<()> {
+                runtime()?.block_on(async {
+                    if let Some((request, events)) = requested.recv().await {
+                        asked = Some(events.clone());
+                        hold(&request, &events, released).await;
+                    }
+                });
+                Ok(())
+            }));
+            // Otherwise the guard would wait for ever. tokio panics without a free descriptor.
+            let failure = match served {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(_panic) => {
+                    "the thread that asks the node has panicked (above it says why): if \
+                                no file could be opened, raise `ulimit -n`"
+                        .to_owned()
                 }
-            }),
-            Err(error) => {
-                if let Some((_, events)) = requested.blocking_recv() {
-                    refuse(&events, error.to_string());
-                }
+            };
+            let events = asked.or_else(|| requested.blocking_recv().map(|(_, events)| events));
+            if let Some(events) = events {
+                refuse(&events, failure);
             }
         };
         std::thread::Builder::new().name("keeper".into()).spawn(main)?;

@@ -8,15 +8,15 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
 use kgate_client::local::{self, Rendezvous};
-use kgate_node::{Config, OneOrMore};
-use rustix::fs::FlockOperation;
+use kgate_node::{Config, LockedSlot, OneOrMore};
+use rustix::fs::{FlockOperation, statvfs};
 
 use crate::node_arg::PRIVATE;
 
@@ -35,10 +35,7 @@ enum Target {
 pub(crate) fn running(named: Option<&str>) -> anyhow::Result<String> {
     match target(named)? {
         Target::Address(address) => Ok(address),
-        Target::Folder(folder) => running_in(&folder).context(
-            "no node runs for this user, so no permit is held: `kgate run` starts one, and --node \
-             names another",
-        ),
+        Target::Folder(folder) => running_in(&folder)?.with_context(|| not_running(&folder)),
     }
 }
 
@@ -46,9 +43,30 @@ pub(crate) fn running(named: Option<&str>) -> anyhow::Result<String> {
 pub(crate) fn node(named: Option<&str>) -> anyhow::Result<String> {
     match target(named)? {
         Target::Address(address) => Ok(address),
-        Target::Folder(folder) => running_in(&folder)
+        Target::Folder(folder) => running_in(&folder)?
             .map_or_else(|| start(&folder).context("cannot start a node for this user"), Ok),
     }
+}
+
+/// Says that no node runs in that folder, and who holds slots all the same.
+fn not_running(folder: &Path) -> String {
+    let start = "`kgate run` starts it, and --node names another one";
+    let slots = kgate_node::locked_slots(folder);
+    if slots.is_empty() {
+        return format!(
+            "the node of this user does not run ({}); commands that hold permits, if any, keep \
+             their slots: {start}",
+            folder.display()
+        );
+    }
+    let mut text = format!(
+        "the node of this user does not run ({}); these processes keep their slots: {start}",
+        folder.display()
+    );
+    for LockedSlot { gate, slot, holder } in slots {
+        text.push_str(&format!("\n  slot {slot} of gate `{gate}`: {holder}"));
+    }
+    text
 }
 
 fn target(named: Option<&str>) -> anyhow::Result<Target> {
@@ -71,9 +89,18 @@ fn address(socket: &Path) -> String {
     format!("unix:{}", socket.display())
 }
 
-fn running_in(folder: &Path) -> Option<String> {
+/// The node in that folder, if it runs. It does not stop for lack of clients before this process
+/// ends, which may be just about to connect.
+fn running_in(folder: &Path) -> anyhow::Result<Option<String>> {
+    let way = match local::keep_running(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        way => way.with_context(|| format!("cannot use the node in {}", folder.display()))?,
+    };
     let socket = local::socket_in(folder);
-    local::accepts(&socket).is_ok().then(|| address(&socket))
+    Ok(local::accepts(&socket).is_ok().then(|| {
+        std::mem::forget(way);
+        address(&socket)
+    }))
 }
 
 /// Runs the process that starts a node, if this process is one.
@@ -99,7 +126,7 @@ fn start(folder: &Path) -> anyhow::Result<String> {
     }
     let lock = open(&folder.join("start.lock"))?;
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-    if let Some(address) = running_in(folder) {
+    if let Some(address) = running_in(folder)? {
         return Ok(address);
     }
     let log = folder.join("node.log");
@@ -118,7 +145,7 @@ fn start(folder: &Path) -> anyhow::Result<String> {
     if line.is_empty() {
         anyhow::bail!("it exited at once: {}", last_line(&log));
     }
-    running_in(folder).context("it has started and does not answer")
+    running_in(folder)?.context("it has started and does not answer")
 }
 
 fn open(path: &Path) -> anyhow::Result<File> {
@@ -130,7 +157,10 @@ fn open(path: &Path) -> anyhow::Result<File> {
 fn last_line(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let line = text.lines().next_back().unwrap_or_default().trim_start_matches("kgate: ");
-    format!("{line} (see {})", log.display())
+    let line = if line.is_empty() { "it said nothing" } else { line };
+    let free = log.parent().and_then(|folder| statvfs(folder).ok()).map(|disk| disk.f_bavail);
+    let full = if free == Some(0) { "; the disk is full: free space there" } else { "" };
+    format!("{line} (see {}){full}", log.display())
 }
 
 /// The configuration of the node of one user in that folder.

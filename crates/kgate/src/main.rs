@@ -4,6 +4,7 @@
 //! correct, or the named object does not exist; 2: usage error; 125: internal error. `run/exit.rs`
 //! has the others.
 
+mod advice;
 mod bench;
 mod certs;
 mod check;
@@ -55,10 +56,10 @@ fn main() -> ExitCode {
     }
     // First: it forks, and that takes one thread.
     let guard = run::EarlyGuard::start(&arguments, keeper::open);
-    let done = match cli::parse_run(&arguments) {
+    let done = variables::check().and_then(|()| match cli::parse_run(&arguments) {
         Some((args, given)) => run_command(args, &given, guard),
         None => any_command(guard),
-    };
+    });
     let (code, text) = match done {
         Ok(code) => return code,
         Err(Failure::OutputClosed) => return ExitCode::SUCCESS,
@@ -75,6 +76,8 @@ fn run_command(
     given: &ArgMatches,
     mut guard: Option<run::EarlyGuard>,
 ) -> Outcome {
+    let can_run = run::check_proc().map_err(|text| Failure::Exit(run::exit::FAILED, text));
+    can_run.inspect_err(|_| guard.take().into_iter().for_each(run::EarlyGuard::dismiss))?;
     let node = find_node(args.acquire.node.named())?;
     let request = args.acquire.request(given)?;
     match nested::run(&args, &request, &node, &mut guard) {

@@ -18,8 +18,9 @@ The pages name the version and no date, so that two builds of a package are equa
 Examples:
   In a package:
     kgate man --dir \"$DESTDIR/usr/share/man/man1\"
-  Read one:
-    kgate man --dir /tmp/kgate-man && man /tmp/kgate-man/kgate-run.1";
+  For one user, without a directory in the path of man:
+    kgate man --dir ~/.local/share/man/man1
+    man -M ~/.local/share/man kgate-run";
 
 /// Arguments of `kgate man`.
 #[derive(Debug, Args)]

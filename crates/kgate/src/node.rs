@@ -7,11 +7,14 @@ use std::process::ExitCode;
 use clap::Args;
 use kgate_node::core::CannotStart;
 use kgate_node::{Config, Faults, Node, NotStarted};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use crate::advice::advised;
 use crate::run::exit::{FAILED, USAGE};
 use crate::service_manager::{inherited_socket, notify};
+use crate::status::say;
 use crate::{Failure, Outcome, local, machine};
 
 /// Shown below `kgate node --help`.
@@ -52,6 +55,8 @@ A service manager may pass the Unix socket (LISTEN_FDS) and is told when the nod
 
 Examples:
   kgate node --config node.toml
+  Before a restart, whether a changed configuration is valid:
+    kgate node --config node.toml --check
   kgate node --machine";
 
 /// Arguments of `kgate node`.
@@ -68,6 +73,9 @@ pub(crate) struct NodeArgs {
     /// Run a node for this user alone in that folder, as `kgate run` starts it
     #[arg(long, hide = true, value_name = "DIR")]
     local: Option<PathBuf>,
+    /// Check the configuration and exit: nothing is started or written. Exit code 0 or 2
+    #[arg(long, conflicts_with = "local")]
+    check: bool,
 }
 
 /// Environment variable with the log filter.
@@ -128,9 +136,35 @@ fn configuration(args: &NodeArgs) -> Result<Config, Failure> {
     }
 }
 
+/// Lets this process open as many files as it may: each client is one. The usual limit is for
+/// programs that use `select`, and a user's node inherits it from the command that starts it.
+fn raise_limits() {
+    let limit = getrlimit(Resource::Nofile);
+    let _kept = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// `kgate node --check`.
+fn check(config: Config) -> Outcome {
+    let (id, api) = (config.id, config.api.all().join(", "));
+    match Node::check(config) {
+        Ok(()) => {
+            say(&format!("the configuration is valid: node {id} would serve clients at {api}"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => Err(Failure::Exit(exit_code(&error), error.to_string())),
+    }
+}
+
 pub(crate) fn run(args: &NodeArgs) -> Outcome {
     let config = configuration(args)?;
+    if args.check {
+        return check(config);
+    }
+    if args.machine {
+        machine::prepare(args.config.as_deref())?;
+    }
     let socket = inherited_socket()?;
+    raise_limits();
     log(EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let crash_stop = config.nodes.len() > 1 && config.faults == Some(Faults::CrashStop);
@@ -142,7 +176,7 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
         let mut node = match started {
             Ok(node) => node,
             Err(error) => {
-                eprintln!("kgate: {error}");
+                eprintln!("kgate: {}", advised(&error.to_string()));
                 return Ok::<u8, std::io::Error>(exit_code(&error));
             }
         };
@@ -167,7 +201,7 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
                 return Ok(match ended {
                     Ok(()) => 0,
                     Err(error) => {
-                        tracing::error!("{error}");
+                        tracing::error!("{}", advised(&error.to_string()));
                         FAILED
                     }
                 });

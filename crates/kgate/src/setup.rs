@@ -1,7 +1,12 @@
 //! `kgate setup machine`: the node of this machine as a service of systemd.
+//!
+//! Who may connect is in two places, the configuration and the unit of the socket. The
+//! configuration decides: the unit is made from it.
+
+mod remove;
 
 use std::fs;
-use std::io::{Write, stdout};
+use std::io::{ErrorKind, Write, stdout};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -10,8 +15,11 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kgate_client::local::{MACHINE_CONFIG, MACHINE_SOCKET};
 
-use crate::Outcome;
+use kgate_node::serve::authorisation::UserOrGroup;
+use kgate_node::{Config, SocketMode};
+
 use crate::status::say;
+use crate::{Failure, Outcome};
 
 /// Shown below `kgate setup --help`.
 pub(crate) const SETUP_HELP: &str = "\
@@ -21,13 +29,24 @@ node: exclusion holds between users. Permits that users hold at nodes of their o
 there, so set it up before they are in use. Without systemd it writes the configuration and \
 prints the command that any init can run.
 
-Exit codes: 0: done, or printed by --dry-run; 2: usage error; 125: a file cannot be written, a \
-command failed, or this binary is not one that root can trust.
+The users that may connect are those of machine.toml (socket_mode, socket_group); the unit of \
+the socket follows. --group writes it there, unless an administrator has changed that file: then \
+it says what to write. Run it again after such a change: the socket is restarted, and permits stay.
+
+--remove gives up the node: it stops and disables the units and removes them, machine.toml (kept \
+as machine.toml.old) and the socket. From then on each user has a node of its own again. It is \
+refused while a command holds a permit. The state in /var/lib/kgate stays, so that fences grow if \
+the node comes back.
+
+Exit codes: 0: done, or printed by --dry-run; 2: usage error, or machine.toml says otherwise than \
+--group; 120: not removed, permits are held; 125: a file cannot be written, a command failed, or \
+this binary is not one that root can trust.
 
 Examples:
   kgate setup machine --dry-run
   sudo kgate setup machine
-  sudo kgate setup machine --group gpu-users";
+  sudo kgate setup machine --group gpu-users
+  sudo kgate setup machine --remove";
 
 /// Arguments of `kgate setup`.
 #[derive(Debug, Args)]
@@ -41,6 +60,9 @@ pub(crate) struct SetupArgs {
     /// Let only members of this group use the node [default: every user of this machine]
     #[arg(long, value_name = "GROUP", value_parser = group)]
     group: Option<String>,
+    /// Give up the node of this machine, if nobody holds a permit
+    #[arg(long, conflicts_with = "group")]
+    remove: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -61,31 +83,87 @@ fn group(text: &str) -> Result<String, String> {
 const UNITS: &str = "/etc/systemd/system";
 /// Exists where systemd manages the machine (sd_booted).
 const SYSTEMD: &str = "/run/systemd/system";
+const SOCKET_UNIT: &str = "kgate.socket";
+const SERVICE_UNIT: &str = "kgate.service";
 
 /// A file to write.
 struct Written {
     path: PathBuf,
     text: String,
-    /// An administrator's own changes stay.
-    is_kept: bool,
 }
 
-fn files(binary: &Path, group: Option<&str>, systemd: bool) -> Vec<Written> {
-    let mut files =
-        vec![Written { path: MACHINE_CONFIG.into(), text: configuration(group), is_kept: true }];
+fn files(binary: &Path, access: &Access, systemd: bool) -> Vec<Written> {
+    let mut files = Vec::new();
+    if let Some(text) = access.written.clone() {
+        files.push(Written { path: MACHINE_CONFIG.into(), text });
+    }
     if systemd {
-        let unit = |name, text| Written { path: Path::new(UNITS).join(name), text, is_kept: false };
-        files.push(unit("kgate.socket", socket_unit(group)));
-        files.push(unit("kgate.service", service_unit(binary)));
+        let unit = |name, text| Written { path: Path::new(UNITS).join(name), text };
+        files.push(unit(SOCKET_UNIT, socket_unit(access)));
+        files.push(unit(SERVICE_UNIT, service_unit(binary)));
     }
     files
 }
 
+/// Who may connect.
+struct Access {
+    mode: u32,
+    group: Option<String>,
+    /// The configuration to write that says so; none if the existing one does.
+    written: Option<String>,
+}
+
+impl Access {
+    /// What the configuration says, once it says what is wanted. One that somebody has changed is
+    /// not changed here.
+    fn decide(file: &Path, wanted: Option<&str>) -> Result<Self, Failure> {
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok(Self::new(wanted, Some(configuration(wanted))));
+            }
+            Err(error) => {
+                let text = format!("cannot read {}: {error}", file.display());
+                return Err(Failure::Internal(anyhow::anyhow!(text)));
+            }
+        };
+        let config = Config::machine(Path::new(MACHINE_SOCKET), Some(file));
+        let config = config.map_err(|error| Failure::Usage(error.to_string()))?;
+        let group = config.socket_group.map(|group| match group {
+            UserOrGroup::Name(name) => name,
+            UserOrGroup::Number(number) => number.to_string(),
+        });
+        let is_wanted = wanted.is_none_or(|wanted| {
+            group.as_deref() == Some(wanted) && config.socket_mode == SocketMode(0o660)
+        });
+        if is_wanted {
+            return Ok(Self { mode: config.socket_mode.0, group, written: None });
+        }
+        if text == configuration(group.as_deref()) {
+            return Ok(Self::new(wanted, Some(configuration(wanted))));
+        }
+        Err(Failure::Usage(format!(
+            "{} is an administrator's own and says otherwise than --group: write there\n{}and run \
+             this again; nothing was changed",
+            file.display(),
+            access_lines(wanted)
+        )))
+    }
+
+    fn new(group: Option<&str>, written: Option<String>) -> Self {
+        let mode = if group.is_some() { 0o660 } else { 0o666 };
+        Self { mode, group: group.map(str::to_owned), written }
+    }
+}
+
+/// The lines of the configuration that let only a group connect.
+fn access_lines(group: Option<&str>) -> String {
+    let lines = |group| format!("socket_mode = \"0660\"\nsocket_group = \"{group}\"\n");
+    group.map(lines).unwrap_or_default()
+}
+
 fn configuration(group: Option<&str>) -> String {
-    let access = match group {
-        Some(group) => format!("socket_mode = \"0660\"\nsocket_group = \"{group}\"\n"),
-        None => String::new(),
-    };
+    let access = access_lines(group);
     format!(
         "\
 # The node of this machine (kgate node --machine). While this file exists, every user of this
@@ -104,11 +182,9 @@ fn configuration(group: Option<&str>) -> String {
     )
 }
 
-fn socket_unit(group: Option<&str>) -> String {
-    let access = match group {
-        Some(group) => format!("SocketMode=0660\nSocketGroup={group}"),
-        None => "SocketMode=0666".to_owned(),
-    };
+fn socket_unit(Access { mode, group, .. }: &Access) -> String {
+    let group = group.iter().map(|group| format!("\nSocketGroup={group}")).collect::<String>();
+    let access = format!("SocketMode={mode:04o}{group}");
     format!(
         "\
 [Unit]
@@ -170,33 +246,46 @@ Also=kgate.socket
 }
 
 /// The commands that enable the service.
-const COMMANDS: [&[&str]; 2] = [
-    &["systemctl", "daemon-reload"],
-    &["systemctl", "enable", "--now", "kgate.socket", "kgate.service"],
-];
+const COMMANDS: [&[&str]; 2] =
+    [&["systemctl", "daemon-reload"], &["systemctl", "enable", "--now", SOCKET_UNIT, SERVICE_UNIT]];
+/// The command that puts a changed unit into effect: a socket that is open keeps its mode. Permits
+/// stay.
+const RESTART: &[&str] = &["systemctl", "restart", SOCKET_UNIT, SERVICE_UNIT];
 /// What any other init has to run as root.
 const ANY_INIT: &str = "node --machine";
 
 pub(crate) fn run(args: &SetupArgs) -> Outcome {
     let What::Machine = args.what;
+    if args.remove {
+        return remove::run(args.dry_run);
+    }
     let binary = std::env::current_exe().context("cannot find this binary")?;
     let systemd = args.dry_run || Path::new(SYSTEMD).is_dir();
-    let files = files(&binary, args.group.as_deref(), systemd);
+    let access = Access::decide(Path::new(MACHINE_CONFIG), args.group.as_deref())?;
+    let files = files(&binary, &access, systemd);
     if args.dry_run {
         print(&files, &binary)?;
         return Ok(ExitCode::SUCCESS);
     }
     check_binary(&binary)?;
+    if access.written.is_none() {
+        say(&format!("{MACHINE_CONFIG} exists and is kept"));
+    }
+    let mut has_changed = false;
     for file in &files {
-        write(file)?;
+        has_changed |= write(file)?;
     }
     if systemd {
         COMMANDS.iter().try_for_each(|words| execute(words))?;
+        if has_changed {
+            execute(RESTART)?;
+        }
         say(&format!("the node of this machine serves at {MACHINE_SOCKET}"));
     } else {
         say(&format!(
             "no systemd here: let your init run `{} {ANY_INIT}` as root, and start it again when \
-             it ends. {MACHINE_CONFIG} is written: until the node runs, commands of all users fail",
+             it ends. {MACHINE_CONFIG} is written: until the node runs, commands of all users \
+             fail. A node that runs reads it when it starts again",
             binary.display()
         ));
     }
@@ -207,8 +296,7 @@ pub(crate) fn run(args: &SetupArgs) -> Outcome {
 fn print(files: &[Written], binary: &Path) -> Result<(), std::io::Error> {
     let mut out = stdout().lock();
     for file in files {
-        let kept = if file.is_kept { " (kept if it exists)" } else { "" };
-        writeln!(out, "# {}{kept}\n{}", file.path.display(), file.text)?;
+        writeln!(out, "# {}\n{}", file.path.display(), file.text)?;
     }
     for words in COMMANDS {
         writeln!(out, "$ {}", words.join(" "))?;
@@ -232,19 +320,17 @@ fn check_binary(binary: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write(file: &Written) -> anyhow::Result<()> {
+/// Writes a file, and returns whether there was another one before.
+fn write(file: &Written) -> anyhow::Result<bool> {
     let path = file.path.display();
-    if file.is_kept && file.path.exists() {
-        say(&format!("{path} exists and is kept"));
-        return Ok(());
-    }
+    let before = fs::read_to_string(&file.path).ok();
     let folder = file.path.parent().unwrap_or(Path::new("/"));
     let written = fs::create_dir_all(folder)
         .and_then(|()| fs::write(&file.path, &file.text))
         .and_then(|()| fs::set_permissions(&file.path, fs::Permissions::from_mode(0o644)));
     written.with_context(|| format!("cannot write {path}: run this as root"))?;
     say(&format!("wrote {path}"));
-    Ok(())
+    Ok(before.is_some_and(|before| before != file.text))
 }
 
 fn execute(words: &[&str]) -> anyhow::Result<()> {
@@ -285,6 +371,26 @@ mod tests {
             let config = kgate_node::Config::machine(Path::new(MACHINE_SOCKET), Some(&file));
             assert_eq!(config.unwrap().socket_group.is_some(), group.is_some());
         }
+    }
+
+    /// Issue 19: the unit of the socket says what the configuration says; `--group` changes one
+    /// that setup has written, and refuses one that somebody has changed.
+    #[test]
+    fn socket_and_configuration_agree() {
+        let folder = kgate_testkit::TempFolder::new("setup-access");
+        let file = folder.join("machine.toml");
+        let decide = |wanted| Access::decide(&file, wanted);
+        let unit = |wanted| socket_unit(&decide(wanted).ok().expect("it may be"));
+        assert!(unit(None).contains("SocketMode=0666\n"));
+        assert!(unit(Some("gpu")).contains("SocketMode=0660\nSocketGroup=gpu\n"));
+        fs::write(&file, configuration(None)).unwrap();
+        let access = decide(Some("gpu")).ok().expect("it was written by setup");
+        assert_eq!(access.written, Some(configuration(Some("gpu"))));
+        fs::write(&file, "# own\nsocket_group = \"ops\"\nsocket_mode = \"0660\"\n").unwrap();
+        assert!(unit(None).contains("SocketMode=0660\nSocketGroup=ops\n"));
+        assert!(unit(Some("ops")).contains("SocketGroup=ops\n"));
+        let Err(Failure::Usage(text)) = decide(Some("gpu")) else { panic!("it says ops") };
+        assert!(text.contains("socket_group = \"gpu\"") && text.contains("nothing was"), "{text}");
     }
 
     /// A group is a name, so that it cannot add a line to a unit.

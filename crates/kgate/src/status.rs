@@ -8,6 +8,7 @@ use clap::Args;
 use kgate_api::printable;
 use kgate_client::{Address, Admin, ClientStatus, GateStatus, Status};
 
+use crate::advice::advised;
 use crate::credentials::CredentialArgs;
 use crate::node_arg::NodeArg;
 use crate::run::exit::{NO_SUCH_OBJECT, UNAVAILABLE};
@@ -78,7 +79,8 @@ pub(crate) fn address(node: &NodeArg, credentials: &CredentialArgs) -> Result<Ad
 
 /// Prints a message. What other parties have put into it reaches no terminal as it is.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "kgate: {}", kgate_api::printable_lines(text));
+    let text = advised(text);
+    let _ = writeln!(std::io::stderr(), "kgate: {}", kgate_api::printable_lines(&text));
 }
 
 pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

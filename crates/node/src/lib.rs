@@ -15,7 +15,8 @@
 //! - `shell.rs`: sockets, clock and disk around the core; `store.rs`: the state that survives a
 //!   restart; `slot_files.rs`, `lending.rs`: slots bound to processes; `holder_tree.rs`: the
 //!   processes of a holder, ended at its deadline; `process_tree.rs`: the descendants of a process;
-//!   `control_group.rs`: a control group for them; `k_expression.rs`: k from the machine;
+//!   `control_group.rs`: a control group for them; `idle_stop.rs`: the stop of a node that nobody
+//!   uses; `k_expression.rs`: k from the machine;
 //! - `agreement.rs`: the agreed log beside the shell; `begin.rs`: the start of a node with leases;
 //!   `wall_clock.rs`: detection of clock jumps;
 //! - `serve/`: the API over gRPC and HTTP; `metrics.rs`: the metrics;
@@ -29,6 +30,7 @@ pub mod control_group;
 pub mod core;
 mod driver;
 mod holder_tree;
+mod idle_stop;
 pub mod k_expression;
 mod lending;
 mod metrics;
@@ -46,6 +48,7 @@ pub use config::{
     TimingConfig, Tls, VotersConfig,
 };
 pub use shell::Stopped;
+pub use slot_files::{LockedSlot, is_any_slot_locked, locked_slots};
 pub use store::StoreError;
 pub use token::{BadToken, JoinToken};
 
@@ -61,9 +64,10 @@ use kgate_core::{Incarnation, NodeId};
 use kgate_net::{LinkConfig, LinkLimits, Links, WhenFull};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::core::{Action, CannotStart, Core, GateSetting, Input, RestoredGate};
+use idle_stop::IdleStop;
 use lending::Lending;
 use serve::{AccessControl, CoreHandle, Listener};
 use shell::{End, Shell};
@@ -152,17 +156,11 @@ impl Node {
         listener: Option<TcpListener>,
         mut socket: Option<UnixListener>,
     ) -> Result<Self, NotStarted> {
-        let (config, token) = config.with_token()?;
-        config.settings(Incarnation(0), 0)?;
-        let access = Arc::new(AccessControl::new(&config)?);
-        let leases = config.faults()? == Faults::Lease;
+        let peer = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         // Fallible steps come first: a start that fails must leave the state of a clean stop to the
         // next start.
-        let peer = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        let mut link_config = link_config(&config, token.as_ref(), leases);
-        if let Some(address) = peer {
-            Links::check(&link_config, address)?;
-        }
+        let Checked { config, token, access, mut link_config } = check(config, peer)?;
+        let leases = config.faults()? == Faults::Lease;
         let mut slot_files = config.slot_files.clone().map(SlotFiles::open).transpose()?;
         let (mut listeners, mut api, mut locks) = (Vec::new(), Vec::new(), Vec::new());
         for address in config.api.all() {
@@ -217,8 +215,9 @@ impl Node {
         };
         let handle =
             CoreHandle::new(commands.clone(), changed, config.id, nodes, access.clone(), timing);
+        let mut serving = JoinSet::new();
         for listener in listeners {
-            tokio::spawn(listener.serve(handle.clone(), ending.clone()));
+            serving.spawn(listener.serve(handle.clone(), ending.clone()));
         }
         drop(handle);
         let prober = slot_files.as_ref().map(|_| Prober::start(commands.downgrade()));
@@ -240,7 +239,8 @@ impl Node {
             lending: slot_files.zip(prober).map(|(files, prober)| Lending::new(files, prober)),
             back: commands.downgrade(),
             changes,
-            idle_stop: config.idle_stop(),
+            idle: config.idle_stop().map(|span| IdleStop::new(span, config.slot_files.as_deref())),
+            serving,
             expected: token.map(|token| ClusterId(token.cluster_id)),
             _locks: locks,
         };
@@ -250,6 +250,14 @@ impl Node {
         }
         let shell = tokio::spawn(shell.run(actions, ending));
         Ok(Self { api, peer, end, shell })
+    }
+
+    /// Checks a configuration as far as that is possible without listening or opening the store:
+    /// its fields, the gates, the rights, and the certificates of the links.
+    pub fn check(config: Config) -> Result<(), NotStarted> {
+        let address = config.own_address().and_then(|address| address.parse().ok());
+        let links = config.nodes.len() > 1 || config.join.is_some();
+        check(config, address.filter(|_| links)).map(drop)
     }
 
     /// The addresses for clients.
@@ -285,21 +293,46 @@ impl Drop for Node {
     }
 }
 
+/// A configuration that can be used, and what follows from it.
+struct Checked {
+    config: Config,
+    token: Option<JoinToken>,
+    access: Arc<AccessControl>,
+    link_config: LinkConfig,
+}
+
+/// Checks a configuration, and the certificates of the links that listen at `peer`.
+fn check(config: Config, peer: Option<SocketAddr>) -> Result<Checked, NotStarted> {
+    let (config, token) = config.with_token()?;
+    config.settings(Incarnation(0), 0)?;
+    let access = Arc::new(AccessControl::new(&config)?);
+    let link_config = link_config(&config, token.as_ref(), config.faults()? == Faults::Lease);
+    if let Some(address) = peer {
+        Links::check(&link_config, address)?;
+    }
+    Ok(Checked { config, token, access, link_config })
+}
+
 /// The gates of earlier incarnations: those with slots in use, and those that an operator set.
 fn restored_gates(
     files: Option<&mut SlotFiles>,
     store: &Store,
 ) -> Result<Vec<RestoredGate>, StoreError> {
     let found = files.map(SlotFiles::gates).unwrap_or_default();
-    let unset =
-        |FoundGate { name, slots, in_use }| RestoredGate { name, slots, in_use, set_by: None };
+    let unset = |FoundGate { name, slots, in_use, holders }| RestoredGate {
+        name,
+        slots,
+        in_use,
+        holders,
+        set_by: None,
+    };
     let mut gates: Vec<RestoredGate> = found.into_iter().map(unset).collect();
     for GateSetting { name, slots, author } in store.gate_settings()? {
         match gates.iter_mut().find(|gate| gate.name == name) {
             Some(gate) => (gate.slots, gate.set_by) = (slots, Some(author)),
             None => {
-                let (in_use, set_by) = (Vec::new(), Some(author));
-                gates.push(RestoredGate { name, slots, in_use, set_by });
+                let (in_use, holders, set_by) = (Vec::new(), BTreeMap::new(), Some(author));
+                gates.push(RestoredGate { name, slots, in_use, holders, set_by });
             }
         }
     }

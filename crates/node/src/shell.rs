@@ -17,6 +17,7 @@ use kgate_core::{NodeId, Time};
 use kgate_net::wire::RefuseCode;
 use kgate_net::{LinkEvent, Links};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 
 use crate::agreement::{self, Agreement, Event};
 use crate::core::{
@@ -24,6 +25,7 @@ use crate::core::{
     PeerMessage, Refusal, ServerMessage, SessionId, StatusReport, StopReason, Suspended,
 };
 use crate::holder_tree::HolderTree;
+use crate::idle_stop::{Idle, IdleStop};
 use crate::lending::{Completed, Lending};
 use crate::store::{Store, StoreError};
 use crate::wall_clock::WallClock;
@@ -128,7 +130,9 @@ pub(crate) struct Shell {
     pub(crate) back: mpsc::WeakSender<Command>,
     /// Notified whenever something visible to status queries changes.
     pub(crate) changes: watch::Sender<u64>,
-    pub(crate) idle_stop: Option<Duration>,
+    pub(crate) idle: Option<IdleStop>,
+    /// The listeners, which also end when the node stops.
+    pub(crate) serving: JoinSet<()>,
     /// The cluster that this node is to join: another one is not taken for it.
     pub(crate) expected: Option<ClusterId>,
     /// The locks of the Unix sockets. Last: they are free when everything else has ended.
@@ -148,18 +152,22 @@ impl Shell {
         mut end: watch::Receiver<End>,
     ) -> Result<(), Stopped> {
         let mut actions = first;
-        let mut idle_since = now();
         loop {
             self.carry_out(&mut actions)?;
+            let in_use = !self.streams.is_empty() || self.core.sessions() > 0;
             // Reading the clock is not free; skip it unless idle-stop is on.
-            if self.idle_stop.is_some() && (!self.streams.is_empty() || self.core.sessions() > 0) {
-                idle_since = now();
-            }
-            let idle = self.idle_stop.map(|most| most.saturating_sub(since(idle_since)));
-            if idle == Some(Duration::ZERO) {
-                self.leave().await;
-                return Ok(());
-            }
+            let idle = match self.idle.as_mut().map(|idle| idle.check(in_use)) {
+                Some(Idle::Stop(lock)) => {
+                    // Before the lock is dropped: a client that gets it finds no node, not one that
+                    // is about to end.
+                    self.serving.shutdown().await;
+                    self.leave().await;
+                    drop(lock);
+                    return Ok(());
+                }
+                Some(Idle::Wait(left)) => Some(left),
+                None => None,
+            };
             let due = self.core.next_due(now()).map(|at| Duration::from_nanos(at.since(now()).0));
             let nap = due.into_iter().chain(idle).min().unwrap_or(Duration::from_secs(3600));
             let wakeup = tokio::select! {
@@ -518,8 +526,4 @@ pub(crate) async fn ended(end: &mut watch::Receiver<End>) -> End {
     let said = end.wait_for(|end| *end != End::NotYet).await;
     // The sender may be gone: then the node stops too.
     said.map_or(End::AtOnce, |end| *end)
-}
-
-fn since(then: Time) -> Duration {
-    Duration::from_nanos(now().since(then).0)
 }

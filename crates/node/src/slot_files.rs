@@ -10,6 +10,7 @@
 //! Nobody can lock the file of somebody else's grant. A process that keeps an old lock keeps its
 //! own slot: the slot is not granted again before the lock is free (`prober.rs`).
 
+mod lockers;
 mod prober;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use kgate_control::state::{KSource, Slots};
 use rustix::fs::{FlockOperation, flock};
 
+use crate::core::Process;
 pub(crate) use prober::{Prober, Watched};
 
 /// The folder of the slot files in the node's folder.
@@ -53,6 +55,32 @@ pub(crate) struct FoundGate {
     pub(crate) name: String,
     pub(crate) slots: Slots,
     pub(crate) in_use: Vec<u32>,
+    pub(crate) holders: BTreeMap<u32, Process>,
+}
+
+/// A slot whose file a process has locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockedSlot {
+    /// The gate.
+    pub gate: String,
+    /// The slot.
+    pub slot: u32,
+    /// The process.
+    pub holder: Process,
+}
+
+/// The slots in use of the node in this folder, by the locks of their files: for messages while the
+/// node does not run. Slots of processes that this one cannot see are missing.
+pub fn locked_slots(folder: &Path) -> Vec<LockedSlot> {
+    let Ok(entries) = std::fs::read_dir(folder.join(FOLDER)) else { return Vec::new() };
+    let files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    let slot = |(file, holder): (PathBuf, Process)| {
+        let (gate, slot) = parse(file.file_name()?.to_str()?)?;
+        Some(LockedSlot { gate, slot, holder })
+    };
+    let mut slots: Vec<_> = lockers::lockers(&files).into_iter().filter_map(slot).collect();
+    slots.sort_by(|one, other| (&one.gate, one.slot).cmp(&(&other.gate, other.slot)));
+    slots
 }
 
 /// Names of gates may contain slashes, file names must not.
@@ -103,6 +131,22 @@ pub(crate) fn remove_if_free(path: &Path) -> bool {
         let _ = std::fs::remove_file(path);
     }
     free
+}
+
+/// Whether a process has the lock of a slot of the node in this folder, which does not run. Files
+/// that are not locked are removed.
+pub fn is_any_slot_locked(folder: &Path) -> io::Result<bool> {
+    let entries = match std::fs::read_dir(folder.join(FOLDER)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries?,
+    };
+    let is_slot = |name: &std::ffi::OsStr| name.to_str().and_then(parse).is_some();
+    let mut locked = false;
+    for entry in entries {
+        let entry = entry?;
+        locked |= is_slot(&entry.file_name()) && !remove_if_free(&entry.path());
+    }
+    Ok(locked)
 }
 
 impl SlotFiles {
@@ -195,14 +239,16 @@ impl SlotFiles {
             }
         }
         let mut found: Vec<FoundGate> = Vec::new();
-        for (name, slot) in self.files.keys() {
-            match found.last_mut().filter(|gate| gate.name == *name) {
-                Some(gate) => gate.in_use.push(*slot),
-                None => {
-                    let (name, slots) = (name.clone(), Slots::default());
-                    found.push(FoundGate { name, slots, in_use: vec![*slot] });
-                }
+        let locked: Vec<PathBuf> = self.files.values().flatten().cloned().collect();
+        let mut holders = lockers::lockers(&locked);
+        for ((name, slot), files) in &self.files {
+            if found.last().is_none_or(|gate| gate.name != *name) {
+                let (name, slots) = (name.clone(), Slots::default());
+                found.push(FoundGate { name, slots, in_use: Vec::new(), holders: BTreeMap::new() });
             }
+            let gate = found.last_mut().expect("just added");
+            gate.in_use.push(*slot);
+            gate.holders.extend(files.iter().find_map(|file| Some((*slot, holders.remove(file)?))));
         }
         for gate in &mut found {
             let noted = std::fs::read_to_string(self.k_file(&gate.name)).ok();
@@ -254,9 +300,15 @@ mod tests {
         files.note("idle", &2.into());
         lend(&mut files, "idle", 0);
         let lock = lock_file(&lend(&mut files, "a/b.0", 1)).unwrap();
-        let restored = FoundGate { name: "a/b.0".into(), slots: 3.into(), in_use: vec![1] };
         let mut next = open(&folder);
-        assert_eq!(next.gates(), [restored]);
+        let [gate] = &next.gates()[..] else { panic!("one gate is in use") };
+        assert_eq!(
+            (gate.name.as_str(), &gate.slots, &gate.in_use[..]),
+            ("a/b.0", &3.into(), &[1][..])
+        );
+        assert_eq!(gate.holders[&1].pid, std::process::id());
+        let [slot] = &locked_slots(&folder)[..] else { panic!("one slot is locked") };
+        assert_eq!((slot.gate.as_str(), slot.slot, &slot.holder), ("a/b.0", 1, &gate.holders[&1]));
         assert!(!next.k_file("idle").exists());
         assert!(next.lend("a/b.0", &[1]).is_err(), "it is in use");
         next.note("a/b.0", &1.into());

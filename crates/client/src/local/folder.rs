@@ -48,7 +48,7 @@ enum Cause {
     #[error("its home directory {0} cannot be opened ({1}): make it accessible")]
     NoHome(PathBuf, io::Error),
     #[error("{0} belongs to user {1}: give this user a home directory of its own")]
-    Owner(PathBuf, u32),
+    Owner(PathBuf, String),
     #[error("{0} is writable for everybody: `chmod o-w` it")]
     Writable(PathBuf),
     #[error("{0} is accessible for other users (mode {1:o}): `chmod 700` it")]
@@ -84,7 +84,13 @@ pub fn private_folder(path: &Path) -> Result<PathBuf, UnusableFolder> {
         walk.is_private(&path)?;
         checked_length(path)
     };
-    checked().map_err(|cause| UnusableFolder { user: walk.user.to_string(), cause })
+    checked().map_err(|cause| UnusableFolder { user: name_of(walk.user), cause })
+}
+
+/// The name of a user, or its number if the user database does not know it.
+fn name_of(user: u32) -> String {
+    let entry = User::from_uid(Uid::from_raw(user)).ok().flatten();
+    entry.map_or_else(|| user.to_string(), |entry| entry.name)
 }
 
 /// What to do about a folder that does not exist.
@@ -137,7 +143,7 @@ impl Walk {
         let mut folder = open(CWD, home, OFlags::empty()).map_err(no_home)?;
         let stat = fstat(&folder).map_err(no_home)?;
         if stat.st_uid != self.user {
-            return Err(Cause::Owner(home.into(), stat.st_uid));
+            return Err(Cause::Owner(home.into(), name_of(stat.st_uid)));
         }
         self.check_mode(home, &stat)?;
         let mut path = home.to_owned();
@@ -180,7 +186,7 @@ impl Walk {
             return Err(Cause::NotDirectory(path.into()));
         }
         if stat.st_uid != self.user && stat.st_uid != 0 {
-            return Err(Cause::Owner(path.into(), stat.st_uid));
+            return Err(Cause::Owner(path.into(), name_of(stat.st_uid)));
         }
         self.check_mode(path, &stat)?;
         Ok(Some(opened))
@@ -198,7 +204,7 @@ impl Walk {
         let folder = open(CWD, path, OFlags::NOFOLLOW);
         let stat = folder.and_then(fstat).map_err(|error| Cause::Io(path.into(), error.into()))?;
         if stat.st_uid != self.user {
-            return Err(Cause::Owner(path.into(), stat.st_uid));
+            return Err(Cause::Owner(path.into(), name_of(stat.st_uid)));
         }
         let mode = stat.st_mode & 0o7777;
         if mode & 0o077 != 0 { Err(Cause::Accessible(path.into(), mode)) } else { Ok(()) }

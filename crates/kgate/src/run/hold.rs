@@ -17,6 +17,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use clap::ArgMatches;
 use kgate_client::local::create_user_folder;
@@ -107,7 +108,7 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode
         Ok(token) => token,
         Err(error) => return Ok(super::failed(&format!("cannot create a token: {error}"))),
     };
-    run.args(["--", "/proc/self/exe", "hold", &description(&request.gate)])
+    run.args(["--", "/proc/self/exe", "hold", &description(&request.gate, bound, args.ttl)])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let ttl_ms = args.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
@@ -129,11 +130,22 @@ fn bound_process(args: &AcquireArgs) -> Result<Option<BoundProcess>, UsageError>
     }
 }
 
-/// Describes the calling script by its process id and name.
-fn description(gate: &str) -> String {
-    let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
-    let name = fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
-    format!("kgate acquire {gate} (for {parent} {})", name.trim_end())
+/// Describes the permit: until when it is held, and by which script.
+fn description(gate: &str, bound: Option<BoundProcess>, ttl: Option<Duration>) -> String {
+    let named = |pid: i32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        format!("process {pid} {}", name.trim_end())
+    };
+    let by = named(getppid().map_or(0, |parent| parent.as_raw_nonzero().get()));
+    let until = match (bound, ttl) {
+        (Some(bound), None) => format!("until {} ends", named(bound.pid)),
+        (Some(bound), Some(ttl)) => {
+            format!("until {} ends, or {ttl:?} pass without a renewal", named(bound.pid))
+        }
+        (None, Some(ttl)) => format!("until {ttl:?} pass without a renewal; acquired by {by}"),
+        (None, None) => format!("until `kgate release`; acquired by {by}"),
+    };
+    format!("kgate acquire {gate} ({until})")
 }
 
 /// Starts the holder, and waits for its output or for its end without a permit.

@@ -85,6 +85,7 @@ pub(super) struct Instructions {
 
 /// `kgate hold DESCRIPTION`.
 pub(crate) fn main() -> ExitCode {
+    let _unnamed = rustix::thread::set_name(c"kgate holder");
     match hold() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::failed(&format!("cannot hold the permit: {error}")),

@@ -53,6 +53,25 @@ pub(crate) fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
     arguments.get(1).is_some_and(|name| name == "hold").then(holder::main)
 }
 
+/// Refuses to run where `/proc` shows the processes of another namespace (`unshare --pid` without
+/// `--mount-proc`): the descendants of the command could not be found there, and unrelated ones
+/// would be taken for them.
+pub(crate) fn check_proc() -> Result<(), String> {
+    let shown = std::fs::read_link("/proc/self");
+    let own = rustix::process::getpid().as_raw_nonzero().to_string();
+    if shown.as_ref().is_ok_and(|shown| shown.as_os_str() == own.as_str()) {
+        return Ok(());
+    }
+    let why = match shown {
+        Ok(_) => "/proc shows the processes of another process namespace".to_owned(),
+        Err(error) => format!("/proc cannot be read ({error})"),
+    };
+    Err(format!(
+        "{why}, so kgate could not stop what the command leaves running: mount /proc first, for \
+         example by `unshare --mount-proc`; no permit was requested"
+    ))
+}
+
 /// `kgate run`, with the guard that was started before the command line was parsed.
 pub(crate) fn run(
     args: RunArgs,
@@ -167,5 +186,6 @@ fn close_output() -> std::io::Result<()> {
 /// Prints a message, in which no text of another party is obeyed by a terminal. A closed standard
 /// error must not change the exit code.
 fn print_message(text: &str) {
-    let _closed = writeln!(std::io::stderr(), "kgate: {}", kgate_api::printable_lines(text));
+    let text = crate::advice::advised(text);
+    let _closed = writeln!(std::io::stderr(), "kgate: {}", kgate_api::printable_lines(&text));
 }

@@ -75,6 +75,11 @@ pub(crate) enum K {
 /// A text that is no k.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KError {
+    #[error(
+        "a request needs at least one slot, and `kgate set NAME -k 0` closes a gate: write the \
+         number of slots of the gate, or leave out -k"
+    )]
+    Zero,
     #[error("k is between {least} and {most}", most = Definition::MOST)]
     Range { least: u32 },
     #[error(transparent)]
@@ -92,7 +97,7 @@ fn parse_k(text: &str, least: u32) -> Result<K, KError> {
 
 /// The k of a request.
 pub(crate) fn k(text: &str) -> Result<K, KError> {
-    parse_k(text, 1)
+    parse_k(text, 1).map_err(|error| if text == "0" { KError::Zero } else { error })
 }
 
 /// The k of `kgate set`, where 0 closes the gate.
@@ -212,7 +217,8 @@ mod tests {
         assert_eq!(k("cores/2"), Ok(K::Expression("cores/2".to_owned())));
         assert_eq!(k_or_closed("0"), Ok(K::Number(0)));
         for wrong in ["0", "65537", "99999999999999999999"] {
-            assert_eq!(k(wrong), Err(KError::Range { least: 1 }), "{wrong}");
+            let expected = if wrong == "0" { KError::Zero } else { KError::Range { least: 1 } };
+            assert_eq!(k(wrong), Err(expected), "{wrong}");
         }
         for wrong in ["", "-1", "+1", "core", "mem/8"] {
             assert!(matches!(k(wrong), Err(KError::Expression(_))), "{wrong}");

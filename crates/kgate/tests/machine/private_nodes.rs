@@ -111,6 +111,6 @@ fn a_private_node_in_a_folder() {
         assert_eq!(mode & 0o777, 0o700);
         fs::create_dir("/tmp/bobs").expect("created");
         let (code, error) = at("/tmp/bobs");
-        assert!(code == Some(122) && error.contains("belongs to user 0"), "{code:?} {error}");
+        assert!(code == Some(122) && error.contains("belongs to user root"), "{code:?} {error}");
     });
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use kgate_client::local::MACHINE_CONFIG;
 use kgate_testkit::{Rng, each_seed, seeds, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -87,8 +88,8 @@ fn round(seed: u64) -> Counts {
     let node = if rng.percent(60) {
         RoundNode::Machine(Some(MachineNode::start()))
     } else {
-        // While its socket is there this machine has a node for all users.
-        let _absent = fs::remove_file(SOCKET);
+        // While one of them is there this machine has a node for all users.
+        let _absent = [SOCKET, MACHINE_CONFIG].map(fs::remove_file);
         RoundNode::OfUser(rng.pick(&["ann", "bob", "root"]))
     };
     let counts = Counts { rounds: 1, ..Counts::default() };

@@ -63,7 +63,7 @@ fn only_the_script_gets_the_token() {
     assert_eq!((code, token.len()), (Some(0), 32));
     let shown = std::fs::read_to_string(shown).expect("the request was sent");
     assert!(
-        shown.starts_with(&format!("kgate acquire gate (for {} ", std::process::id())),
+        shown.starts_with(&format!("kgate acquire gate (until process {} ", std::process::id())),
         "{shown}"
     );
     assert!(!shown.contains(token), "{shown}");

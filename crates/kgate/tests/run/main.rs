@@ -2,6 +2,9 @@
 //!
 //! By its first argument this binary is `kgate run` with the fake keeper, or its tests.
 
+#[allow(unused_imports)]
+#[path = "../../src/advice.rs"]
+mod advice;
 #[allow(dead_code)]
 #[path = "../../src/credentials.rs"]
 mod credentials;

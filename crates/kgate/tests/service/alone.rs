@@ -174,7 +174,7 @@ fn k_changes_when_it_can() {
     let (code, _, said) = home.said(&["run", "new", "--", "true"]);
     assert!(code == Some(2) && said.contains("closed"), "{said}");
     let (code, _, said) = home.said(&["run", "new", "-k", "1", "--", "true"]);
-    assert!(code == Some(123) && said.ends_with("`kgate set new -k 1`"), "{said}");
+    assert!(code == Some(2) && said.ends_with("`kgate set new -k K` opens it"), "{said}");
     assert_eq!(home.code(&["set", "gpu", "--policy", "hold"]), Some(2));
     book.check(3);
 }

@@ -110,7 +110,10 @@ fn the_holder_of_a_script() {
     );
     let status = home.run(&["status", "gpu", "--node", &cluster.api[0]]);
     let status = String::from_utf8(status.stdout).unwrap();
-    assert!(status.contains("kgate acquire gpu (for ") && !status.contains(&token), "{status}");
+    assert!(
+        status.contains("kgate acquire gpu (until process ") && !status.contains(&token),
+        "{status}"
+    );
     assert_eq!(home.code(&["release", &token]), Some(0));
     let token = acquire();
     let holder = Pid::from_raw(pid_of_holder("gpu")).unwrap();
@@ -121,7 +124,7 @@ fn the_holder_of_a_script() {
 
 /// The `kgate hold` process started by this one.
 fn pid_of_holder(gate: &str) -> i32 {
-    let asker = format!("kgate acquire {gate} (for {} ", std::process::id());
+    let asker = format!("kgate acquire {gate} (until process {} ", std::process::id());
     let holds = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();

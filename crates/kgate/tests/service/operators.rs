@@ -64,6 +64,26 @@ fn a_cluster_grows_and_shrinks() {
     assert_eq!(home.code(&["run", "gpu", "-k", "2", "--node", &other, "--", "true"]), Some(123));
     let (code, table, _) = kgate(&["explain", "--timing"]);
     assert!(code == Some(0) && table.contains("failover"), "{table}");
+    // What is not there exits with 1, as on one machine.
+    for words in [
+        &["--gate", "gpu", "--slot", "1"][..],
+        &["--gate", "gpu", "--slot", "9"],
+        &["--gate", "none", "--slot", "0"],
+        &["--session", "0:99"],
+        &["--session", "7:1"],
+        &["--permit", "99"],
+        &["nobody"],
+        &["7"],
+    ] {
+        let (code, _, said) = kgate(&[&["evict", "--yes"], words].concat());
+        assert_eq!(code, Some(1), "{words:?}: {said}");
+    }
+    assert_eq!(kgate(&["set", "gpu", "-k", "0"]).0, Some(0));
+    for k in ["1", "3"] {
+        let (code, _, said) = home.said(&["run", "gpu", "-k", k, "--node", &api, "--", "true"]);
+        assert!(code == Some(2) && said.contains("`kgate set gpu -k K` opens it"), "{said}");
+    }
+    assert_eq!(kgate(&["set", "gpu", "-k", "3"]).0, Some(0));
     assert_eq!(
         kgate(&["evict", "second"]).0,
         Some(2),

@@ -181,7 +181,9 @@ impl Core {
                 self.resize_alone(&definition, slots, author);
                 return self.place(pending);
             }
-            Some(definition) if agreed && !satisfies(definition, &pending.request) => {
+            Some(definition)
+                if agreed && definition.k != 0 && !satisfies(definition, &pending.request) =>
+            {
                 return self.create_by_log(pending);
             }
             Some(definition) => self.accepts(definition, &pending).map(|()| definition.id),
@@ -218,6 +220,9 @@ impl Core {
                 self.attach_waiting(id);
                 self.reconcile_later();
             }
+            if !wait && taken.is_ok() && self.is_surely_busy(id) {
+                self.no_wait_expired(key);
+            }
             taken.map_err(|refusal| (ErrorCode::BadRequest, refusal.to_string()))
         });
         if let Err((code, message)) = taken {
@@ -238,6 +243,10 @@ impl Core {
             return Err((ErrorCode::Conflict, text.clone()));
         }
         let Definition { name, k, author, .. } = definition;
+        // First: with any k the answer is how to open it.
+        if *k == 0 {
+            return Err((ErrorCode::TooLarge, closed(name, author)));
+        }
         let slots = definition.slots();
         if let Some(wanted) = pending.request.k.as_ref().filter(|wanted| !slots.satisfies(wanted)) {
             let change = if self.is_alone() {
@@ -269,9 +278,6 @@ impl Core {
                 policy_name(wanted)
             );
             return Err((ErrorCode::Conflict, text));
-        }
-        if *k == 0 {
-            return Err((ErrorCode::TooLarge, closed(name, author)));
         }
         let gate = self.gates.get(&definition.id).expect("a known gate is open");
         let most = gate.widest();
@@ -507,6 +513,13 @@ impl Core {
             self.at_gate(id, |gate| gate.release(key));
             self.forget(key);
         }
+    }
+
+    /// Whether a request that was not granted at once cannot be granted soon: no other node is
+    /// asked, and no holder is being found to have ended.
+    fn is_surely_busy(&self, id: GateId) -> bool {
+        let connected = |key: RequestKey| self.sessions.stream(key).is_some();
+        self.is_alone() && self.gates.get(&id).is_some_and(|gate| gate.all_holders(connected))
     }
 
     /// A request without waiting has had as much time as a free gate needs to grant it.

@@ -284,9 +284,20 @@ impl Gate {
         self.holding.values().find(|holder| holder.key == key).map(|holder| holder.slots.as_slice())
     }
 
-    /// Forgets the fences of the present holders: they are of an earlier incarnation.
-    pub(super) fn forget_fences(&mut self) {
-        self.holding.values_mut().for_each(|holder| holder.fence = None);
+    /// Whether this is so of all holders here.
+    pub(super) fn all_holders(&self, is_so: impl Fn(RequestKey) -> bool) -> bool {
+        self.holding.values().all(|holder| is_so(holder.key))
+    }
+
+    /// The present holders are of an earlier incarnation: their fences are not known, and their
+    /// processes as far as they were found, by slot.
+    pub(super) fn describe_restored(&mut self, holders: &BTreeMap<u32, Process>) {
+        for holder in self.holding.values_mut() {
+            holder.fence = None;
+            if let Some(process) = holder.slots.first().and_then(|slot| holders.get(slot)) {
+                holder.process = process.clone();
+            }
+        }
     }
 
     /// An incarnation of a node has ended.

@@ -5,6 +5,8 @@
 //! the slots any more. After a restart the node learns which slots are in use, and keeps them for
 //! holders that it does not know.
 
+use std::collections::BTreeMap;
+
 use kgate_control::state::Slots;
 
 use super::peer_message::GateId;
@@ -21,7 +23,9 @@ pub struct RestoredGate {
     pub slots: Slots,
     /// The slots that processes still use.
     pub in_use: Vec<u32>,
-    /// The operator who set them, if one did.
+    /// The processes that use them, as far as they are known.
+    pub holders: BTreeMap<u32, Process>,
+    /// The operator who set its slots, if one did.
     pub set_by: Option<String>,
 }
 
@@ -61,7 +65,7 @@ impl Core {
     /// Restores a gate of an earlier incarnation of this node, which is the only one: its slots in
     /// use, and what an operator set.
     pub(super) fn restore_gate(&mut self, restored: RestoredGate) {
-        let RestoredGate { name, slots: stored, in_use, set_by } = restored;
+        let RestoredGate { name, slots: stored, in_use, holders, set_by } = restored;
         let Some(definition) = self.find_or_open(&name, &stored) else { return };
         let id = definition.id;
         // A gate that was made smaller may have holders beyond its k.
@@ -71,7 +75,7 @@ impl Core {
             self.at_gate(id, |gate| gate.resize(slots.into(), author));
         }
         if !in_use.is_empty() {
-            self.occupy(&definition, slots, &in_use);
+            self.occupy(&definition, slots, &in_use, &holders);
         }
         let is_set = set_by.is_some();
         let (wanted, author) = match set_by {
@@ -107,7 +111,13 @@ impl Core {
     }
 
     /// Gives the slots in use to a session that nobody can resume.
-    fn occupy(&mut self, gate: &Definition, slots: u32, in_use: &[u32]) {
+    fn occupy(
+        &mut self,
+        gate: &Definition,
+        slots: u32,
+        in_use: &[u32],
+        holders: &BTreeMap<u32, Process>,
+    ) {
         let id = gate.id;
         let process =
             Process { command: "from before this node started".into(), ..Process::default() };
@@ -130,7 +140,7 @@ impl Core {
             self.release(key);
         }
         // Their fences are of the incarnation that granted them, and not known here.
-        self.gates.get_mut(&id).expect("just opened").forget_fences();
+        self.gates.get_mut(&id).expect("just opened").describe_restored(holders);
         self.probe(session);
     }
 }

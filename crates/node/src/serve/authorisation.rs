@@ -19,7 +19,8 @@
 //! when the node starts, and for processes whose group it is.
 //!
 //! Entries only allow: a client has the rights of all entries that match it. With an empty list
-//! every client that can connect has all rights. This module reads no clock, socket or file.
+//! every client that can connect has all rights. No clock, socket or file is read to decide; the
+//! user database is asked for the name of a user in messages.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -27,6 +28,8 @@ use std::net::IpAddr;
 
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
+
+use crate::user_database::user_name;
 
 /// The identity of a client, from its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +79,7 @@ impl fmt::Display for Identity {
         match self {
             Self::Certificate(name) => write!(f, "client {name}"),
             Self::Token(hash) => write!(f, "the token with SHA-256 {}..", hexadecimal(&hash[..4])),
-            Self::User(local) => write!(f, "user {}", local.user),
+            Self::User(local) => f.write_str(&user_name(local.user)),
             Self::Anonymous(address) => {
                 write!(f, "client at {address} without certificate or token")
             }

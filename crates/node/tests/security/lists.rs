@@ -159,7 +159,9 @@ async fn by_user() {
     let other = start(user + 1).await;
     let (_, text) =
         why(Client::connect(&other.api()[0]).await.unwrap().gate("gpu").acquire().await);
-    assert!(text.contains(&format!("user {user} may not acquire `gpu`")), "{text}");
+    let entry = nix::unistd::User::from_uid(user.into()).unwrap();
+    let name = entry.map_or_else(|| user.to_string(), |entry| entry.name);
+    assert!(text.contains(&format!("{name} may not acquire `gpu`")), "{text}");
 }
 
 async fn plain(folder: &Folder, limits: &str) -> Node {

@@ -5,7 +5,7 @@ use kgate_control::log::ProposeError;
 use kgate_control::state::{Applied, Command, PermitId, Rejected, Slots};
 use kgate_core::{GrantId, NodeId};
 
-use crate::core::clients::PendingAcquire;
+use crate::core::clients::{PendingAcquire, closed};
 use crate::core::messages::{ErrorCode, PermitCommand};
 use crate::core::{Action, ClientId, Core, Definition, GateId, Process, RequestKey};
 
@@ -136,6 +136,9 @@ impl Core {
 /// The refusal of a request whose gate could not be created.
 fn refusal_of(not_done: ProposeError) -> (ErrorCode, String) {
     match not_done {
+        ProposeError::Rejected(Rejected::Conflict { gate, slots, author, .. }) if slots.k == 0 => {
+            (ErrorCode::TooLarge, closed(&gate, &author))
+        }
         ProposeError::Rejected(rejected @ Rejected::Conflict { .. }) => {
             (ErrorCode::Conflict, rejected.to_string())
         }

@@ -183,7 +183,9 @@ impl Fleet {
 
     pub(super) fn restore(&mut self, node: u32, gate: &str, k: u32, in_use: &[u32]) {
         let (name, in_use) = (gate.to_owned(), in_use.to_vec());
-        self.restore_gate(node, RestoredGate { name, slots: k.into(), in_use, set_by: None });
+        let holders = Default::default();
+        let restored = RestoredGate { name, slots: k.into(), in_use, holders, set_by: None };
+        self.restore_gate(node, restored);
     }
 
     pub(super) fn restore_gate(&mut self, node: u32, gate: RestoredGate) {

@@ -155,7 +155,8 @@ fn a_closed_gate_stays_closed() {
     );
     let mut fleet = Fleet::new(&alone(2));
     let (name, set_by) = ("gpu".to_owned(), Some("an operator".to_owned()));
-    let restored = RestoredGate { name, slots: 0.into(), in_use: vec![0], set_by };
+    let holders = Default::default();
+    let restored = RestoredGate { name, slots: 0.into(), in_use: vec![0], holders, set_by };
     fleet.restore_gate(0, restored);
     assert_eq!(fleet.look(0, "gpu").seen[0].1[0].holders.len(), 1);
     fleet.hello(0, 1);
@@ -163,6 +164,32 @@ fn a_closed_gate_stays_closed() {
         fleet.acquire(0, 1, 1, "gpu", k);
         assert!(refused(&fleet.received(0, 1)).is_some(), "{k:?}");
     }
+}
+
+/// Issue 19: a request that does not wait is refused at once, without the time that other nodes
+/// would need to answer. Where a holder's connection has ended, its slot may be about to be free:
+/// such a request gets that time.
+#[test]
+fn a_node_alone_says_at_once_that_all_is_in_use() {
+    let mut fleet = Fleet::new(&alone(1));
+    fleet.hello(0, 1);
+    fleet.acquire(0, 1, 1, "gpu", Some(1));
+    assert!(granted(&fleet.received(0, 1)).is_some());
+    fleet.hello(0, 2);
+    let unwilling = |fleet: &mut Fleet, number| {
+        let (gate, durable) = ("gpu".to_owned(), DurableOptions::default());
+        let (process, note) = (None, Default::default());
+        let request =
+            AcquireRequest { gate, weight: 1, k: None, wait: false, process, note, durable };
+        fleet.ask(0, 2, ClientMessage::Acquire { number, request });
+        refused(&fleet.received(0, 2)).map(|(code, _)| code)
+    };
+    assert_eq!(unwilling(&mut fleet, 1), Some(ErrorCode::Busy), "no time has passed");
+    fleet.gone(0, 1);
+    let (session, number, _) = fleet.probes.pop().expect("asked for");
+    assert_eq!(unwilling(&mut fleet, 2), None);
+    fleet.free(0, session, number);
+    assert!(granted(&fleet.received(0, 2)).is_some());
 }
 
 /// Holders beyond a k that became smaller survive a restart, and so does a gate of the

@@ -73,7 +73,9 @@ fn names_are_restored() {
         let set_by = set_by.map(str::to_owned);
         let in_use = if k == 0 { Vec::new() } else { vec![1] };
         let name = "gpu".to_owned();
-        fleet.restore_gate(0, RestoredGate { name, slots: slots.clone(), in_use, set_by });
+        let (slots, holders) = (slots.clone(), Default::default());
+        let restored = RestoredGate { name, slots: slots.clone(), in_use, holders, set_by };
+        fleet.restore_gate(0, restored);
         let view = fleet.look(0, "gpu").seen[0].1[0].clone();
         assert_eq!((view.k, view.source), (slots.k, slots.source));
     }

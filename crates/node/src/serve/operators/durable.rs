@@ -48,7 +48,10 @@ fn find<'a>(
         });
     }
     let Some(known) = cluster_state.gate(gate) else {
-        return Err(ApiError::new(ErrorCode::GateNotFound, format!("no gate `{gate}`")));
+        return Err(ApiError::new(
+            ErrorCode::GateNotFound,
+            format!("there is no gate `{gate}`: `kgate status` lists all"),
+        ));
     };
     let found = of_gate(cluster_state, known, slot);
     match found.as_slice() {

@@ -25,7 +25,17 @@ pub(super) async fn evict_permit(
     who: &Identity,
     request: v1::EvictPermitRequest,
 ) -> Answer<v1::OperationReply> {
-    if core.log().await.is_some() || request.permit_id.is_some() {
+    let has_log = core.log().await.is_some();
+    if let (Some(permit), false) = (request.permit_id, has_log) {
+        core.access.admit_request(who)?;
+        core.access.authorise(who, Privilege::OperateAll)?;
+        let text = format!(
+            "there is no durable permit {permit}: this node has no agreed log, so processes hold \
+             all its permits; name the holder by --gate NAME --slot SLOT, or by --session NODE:ID"
+        );
+        return Err(ApiError::new(ErrorCode::PermitNotFound, text));
+    }
+    if has_log {
         let operator = Operator::admit(core, who, Privilege::OperateAll).await?;
         if request.permit_id.is_some() || names_durable(&operator, &request).await? {
             return operator.evict_permit(request).await;
@@ -88,7 +98,10 @@ fn find(report: &StatusReport, request: &v1::EvictPermitRequest) -> Answer<Vec<H
         return if found.is_empty() { Err(none()) } else { Ok(found) };
     }
     if !report.seen.iter().any(|(_, gates)| gates.iter().any(|view| view.name == *gate)) {
-        return Err(ApiError::new(ErrorCode::GateNotFound, format!("no gate `{gate}`")));
+        return Err(ApiError::new(
+            ErrorCode::GateNotFound,
+            format!("there is no gate `{gate}`: `kgate status` lists all"),
+        ));
     }
     let named = |(name, holder): &Holder| {
         name == gate && slot.is_none_or(|slot| holder.slots.contains(&slot))
@@ -96,15 +109,31 @@ fn find(report: &StatusReport, request: &v1::EvictPermitRequest) -> Answer<Vec<H
     let found: Vec<Holder> = all(report).filter(named).collect();
     match found.len() {
         1 => Ok(found),
-        0 => {
-            let text = format!("gate `{gate}` has no such holder: `kgate status {gate}` lists all");
-            Err(ApiError::new(ErrorCode::PermitNotFound, text))
-        }
+        0 => Err(ApiError::new(ErrorCode::PermitNotFound, no_holder(report, gate, *slot))),
         _ => Err(ApiError::bad_request(format!(
             "gate `{gate}` has several holders: {}; name a slot",
             found.iter().map(describe).collect::<Vec<_>>().join("; ")
         ))),
     }
+}
+
+/// Why there is no holder to evict.
+fn no_holder(report: &StatusReport, gate: &str, slot: Option<u32>) -> String {
+    let views = report.seen.iter().flat_map(|(_, gates)| gates);
+    let k = views.filter(|view| view.name == gate).map(|view| view.k).max().unwrap_or(0);
+    let mut text = match slot {
+        None => format!("nobody holds a permit of gate `{gate}`"),
+        Some(slot) if slot >= k => {
+            format!("gate `{gate}` has k = {k}, so it has no slot {slot}: slots count from 0")
+        }
+        Some(slot) => format!("slot {slot} of gate `{gate}` is free: nobody holds it"),
+    };
+    if !report.silent.is_empty() {
+        let silent = listed(report.silent.iter().map(|node| node.0));
+        text.push_str(&format!(", as far as is known: node {silent} does not answer"));
+    }
+    text.push_str(&format!(" (`kgate status {gate}`)"));
+    text
 }
 
 fn describe((gate, holder): &Holder) -> String {
