@@ -89,6 +89,8 @@ impl Node {
                     }
                     Notice::Asked
                     | Notice::Lost { .. }
+                    | Notice::Adopted { .. }
+                    | Notice::AdoptionRefused { .. }
                     | Notice::TooLarge { .. }
                     | Notice::Suspected { .. } => {}
                 },

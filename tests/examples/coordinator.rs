@@ -117,6 +117,9 @@ impl<const NAMED: bool> Protocol for Coordinator<NAMED> {
             Input::Resize(_) => unsupported("another k"),
             Input::Reserved(_) => unsupported("reserved slots"),
             Input::Lease(_) => unsupported("leases"),
+            Input::Applied(_) => unsupported("snapshots of a log"),
+            Input::Lapse { .. } => unsupported("clients that leave without a release"),
+            Input::Adopt(_) | Input::Confirm { .. } => unsupported("adoptions"),
             Input::Crashed { .. } | Input::Joined { .. } => unsupported("crashes"),
         }
     }

@@ -81,6 +81,10 @@ impl<S: Broadcast> Protocol for Broadcaster<S> {
             | Input::Release { .. }
             | Input::Resize(_)
             | Input::Reserved(_)
+            | Input::Applied(_)
+            | Input::Lapse { .. }
+            | Input::Adopt(_)
+            | Input::Confirm { .. }
             | Input::Lease(_)
             | Input::Joined { .. } => {
                 return Err(Refusal::Unsupported { protocol: Self::NAME, what: "that" });
@@ -206,7 +210,11 @@ impl<S: Broadcast> Run<S> {
                             Stamp { clock: grant.0, node: NodeId(slots.expect("a source")[0]) };
                         wrong = wrong.or(self.checker.delivered(node, what, Time::ZERO));
                     }
-                    Notice::Lost { .. } | Notice::TooLarge { .. } | Notice::Suspected { .. } => {}
+                    Notice::Lost { .. }
+                    | Notice::TooLarge { .. }
+                    | Notice::Adopted { .. }
+                    | Notice::AdoptionRefused { .. }
+                    | Notice::Suspected { .. } => {}
                 },
                 Effect::Persist(never) => match never {},
                 Effect::Arm { timer: never, .. } | Effect::Disarm(never) => match never {},

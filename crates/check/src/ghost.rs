@@ -82,6 +82,10 @@ impl Ghost {
             | Input::Acquire { .. }
             | Input::Resize(_)
             | Input::Reserved(_)
+            | Input::Applied(_)
+            | Input::Lapse { .. }
+            | Input::Adopt(_)
+            | Input::Confirm { .. }
             | Input::Lease(_)
             | Input::Expire(_)
             | Input::Joined { .. } => None,

@@ -36,6 +36,24 @@ pub enum Notice {
         /// The grant that is lost.
         grant: GrantId,
     },
+    /// The slots of an adoption are here. They become the client's when it confirms, unless it has
+    /// asked again since; until then they end by `Lapse`.
+    Adopted {
+        /// Names the grant in `Confirm`, `Lapse` and `Release`. Another grant of the same fence at
+        /// this node, if there was one, exists no more.
+        grant: GrantId,
+        /// The fence of the adoption.
+        fence: Fence,
+        /// The attempt that has succeeded.
+        attempt: u32,
+    },
+    /// An adoption was refused: the slots are another's, or have been asked for by a later attempt.
+    AdoptionRefused {
+        /// The fence of the adoption.
+        fence: Fence,
+        /// The attempt that has failed.
+        attempt: u32,
+    },
     /// A request has failed: k has become less than its weight.
     TooLarge {
         /// The weight of the request.

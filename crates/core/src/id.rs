@@ -90,6 +90,11 @@ impl Fence {
         ViewId(u32::try_from(self.0 >> 96).expect("32 bits"))
     }
 
+    /// The logical clock within the view.
+    pub fn ticks(self) -> u64 {
+        u64::try_from(self.0 >> 40 & u128::from(Self::TICKS - 1)).expect("56 bits")
+    }
+
     /// The number of times that the grant has been re-used: handed over at its node, or taken out
     /// of the cache. 0 for a decision.
     pub fn count(self) -> u16 {

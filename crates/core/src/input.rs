@@ -1,14 +1,13 @@
 //! The inputs of a protocol.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use crate::{GrantId, Incarnation, NodeId, Protocol, ViewId};
+use crate::{Adoption, GrantId, Incarnation, LogView, NodeId, Protocol, ViewId};
 
 /// One event at a process. Inputs are imperatives; the process answers with
 /// [`Effect`](crate::Effect)s.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input<M, T> {
     /// The client requests `weight` slots. Answered by `Granted` or, if k shrinks below the weight,
     /// by `TooLarge`.
@@ -24,6 +23,22 @@ pub enum Input<M, T> {
         /// The grant that is returned.
         grant: GrantId,
     },
+    /// The client of this grant is gone without having returned it: the deadline of its session has
+    /// passed, and this process has applied all that the log had decided by then. Nobody here uses
+    /// the slots again.
+    Lapse {
+        /// The grant whose client is gone.
+        grant: GrantId,
+    },
+    /// A client wants to keep, by this node, what another node granted it. Answered by `Adopted` or
+    /// `AdoptionRefused`. The driver passes it only if its own lease outlasts the time that the
+    /// client has left by `from`.
+    Adopt(Box<Adoption>),
+    /// The client holds the adopted slots by this node from now on.
+    Confirm {
+        /// The grant that `Adopted` named.
+        grant: GrantId,
+    },
     /// The gate has this k from now on.
     Resize(u32),
     /// Exactly these slots, in ascending order, are held by durable permits of the agreed log, as
@@ -32,6 +47,11 @@ pub enum Input<M, T> {
     /// entries that were applied with it, and the `Release` of a grant whose slots the log holds
     /// from now on.
     Reserved(Box<[u32]>),
+    /// The agreed log has been applied up to here. Replaces `Resize`, `Reserved`, `Crashed` and
+    /// `Joined` for a protocol that follows the log by snapshots. A driver that passes one for each
+    /// change of the directory keeps a planned change of home fast; safety does not depend on it.
+    /// Precedes the `Release` of a grant whose slots the log holds from now on.
+    Applied(Arc<LogView>),
     /// Whether this node may grant and keep slots (`false`: its lease has expired).
     Lease(bool),
     /// A message arrived.

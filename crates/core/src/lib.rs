@@ -24,12 +24,15 @@
 
 extern crate alloc;
 
+mod adoption;
 mod defects;
+mod directory;
 mod effect;
 mod explorable;
 mod graph;
 mod id;
 mod input;
+mod log_view;
 mod mechanism;
 mod message;
 mod observation;
@@ -43,12 +46,15 @@ mod suspend;
 mod time;
 mod transient;
 
+pub use adoption::Adoption;
 pub use defects::Defects;
+pub use directory::{Directory, Placement, Term};
 pub use effect::{Effect, EffectOf, Notice, Outbox, To};
 pub use explorable::Explorable;
 pub use graph::{Graph, NotAGraph};
 pub use id::{Fence, GrantId, Incarnation, NodeId, ViewId};
 pub use input::{Input, InputOf};
+pub use log_view::{LogIndex, LogView};
 pub use mechanism::Mechanism;
 pub use message::{Carried, Message, Never, Token};
 pub use observation::{Observation, Phase};

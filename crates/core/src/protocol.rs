@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Defects, Graph, Incarnation, InputOf, Mechanism, Message, NodeId, Observation, Outbox, Refusal,
-    SlotOptions, Span, Time, ViewId,
+    Defects, Graph, Incarnation, InputOf, LogView, Mechanism, Message, NodeId, Observation, Outbox,
+    Refusal, SlotOptions, Span, Time, ViewId,
 };
 
 /// What a process knows when it starts.
@@ -46,6 +46,9 @@ pub struct Setup {
     /// The members at the start, where a log has decided them; every process in its first
     /// incarnation, if none.
     pub initial_members: Option<InitialMembers>,
+    /// What the log says when the process starts, for a protocol that takes
+    /// [`Input::Applied`](crate::Input::Applied); [`LogView::initial`], if none.
+    pub log: Option<Arc<LogView>>,
 }
 
 /// The members when a gate is created, as the log decides them: the same for every process that
@@ -75,6 +78,7 @@ impl Setup {
             incarnation: Incarnation::default(),
             slots: SlotOptions::default(),
             initial_members: None,
+            log: None,
         }
     }
 }

@@ -19,6 +19,9 @@ pub enum Refusal {
         /// The greatest weight that can be granted.
         most: u32,
     },
+    /// A confirmation of an adoption while this node has no lease, or after a later attempt.
+    #[error("cannot confirm the adoption now: {0}; ask again while the permit lasts")]
+    Unconfirmed(&'static str),
     /// This protocol does not handle this kind of input.
     #[error("{protocol} does not support {what}")]
     Unsupported {

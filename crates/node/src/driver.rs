@@ -172,6 +172,10 @@ impl<P: Protocol> Driver<P> {
             Input::Resize(k) => Input::Resize(k),
             Input::Reserved(slots) => Input::Reserved(slots),
             Input::Lease(valid) => Input::Lease(valid),
+            Input::Applied(log) => Input::Applied(log),
+            Input::Lapse { grant } => Input::Lapse { grant },
+            Input::Adopt(adoption) => Input::Adopt(adoption),
+            Input::Confirm { grant } => Input::Confirm { grant },
             Input::Crashed { node, incarnation } => Input::Crashed { node, incarnation },
             Input::Joined { node, incarnation, view } => Input::Joined { node, incarnation, view },
         }))

@@ -50,7 +50,8 @@ pub(crate) struct Net<P: Protocol> {
     pub(crate) notices: Vec<(Time, NodeId, Notice)>,
     /// The stable storage of each process.
     pub(crate) stored: BTreeMap<NodeId, P::Durable>,
-    setup: Setup,
+    /// What every process starts with, but for its id and incarnation.
+    pub(crate) setup: Setup,
 }
 
 impl<P: Suspend> Net<P> {

@@ -13,7 +13,8 @@
 //! Three more are designs of their own: [`timer_free`] detects crashes by its requests and replies,
 //! [`tree_token`] passes tokens along a tree and recovers from crashes, [`stabilizing`] recovers
 //! from any corruption of memory and channels. [`slots`] is kgate's own: numbered, fenced slots in
-//! strict order, with weights, changes of k and new incarnations.
+//! strict order, with weights, changes of k and new incarnations. [`home`] is to be the same at a
+//! constant cost per entry, by one home per gate; no driver runs it yet.
 //!
 //! No code here does I/O, reads a clock or draws a random number; the crate is `no_std`.
 #![no_std]
@@ -26,6 +27,7 @@ pub mod defects;
 pub mod detect;
 #[cfg(test)]
 mod harness;
+pub mod home;
 pub mod permission;
 pub mod registry;
 pub mod slots;

@@ -64,6 +64,10 @@ impl<const GRANTS: bool> Protocol for Throw<GRANTS> {
             | Input::Withdraw
             | Input::Resize(_)
             | Input::Reserved(_)
+            | Input::Applied(_)
+            | Input::Lapse { .. }
+            | Input::Adopt(_)
+            | Input::Confirm { .. }
             | Input::Lease(_)
             | Input::Expire(_)
             | Input::Crashed { .. }

@@ -75,6 +75,8 @@ impl<P: Explorable> ProtocolModel<P> {
             // The first waiting request ends.
             Notice::TooLarge { .. } if !client.waiting.is_empty() => drop(client.waiting.remove(0)),
             Notice::TooLarge { .. } => {}
+            // No client of the model asks for an adoption.
+            Notice::Adopted { .. } | Notice::AdoptionRefused { .. } => {}
             Notice::Asked if P::MECHANISM == Mechanism::Permissions => {
                 state.note(|ghost| ghost.asked(after.seen.stamp));
             }

@@ -70,6 +70,10 @@ fn plain<P: Explorable>(input: &SharedInput<P>) -> InputOf<P> {
         Input::Resize(k) => Input::Resize(*k),
         Input::Reserved(slots) => Input::Reserved(slots.clone()),
         Input::Lease(valid) => Input::Lease(*valid),
+        Input::Applied(log) => Input::Applied(log.clone()),
+        Input::Lapse { grant } => Input::Lapse { grant: *grant },
+        Input::Adopt(adoption) => Input::Adopt(adoption.clone()),
+        Input::Confirm { grant } => Input::Confirm { grant: *grant },
         Input::Expire(timer) => Input::Expire(timer.clone()),
         Input::Crashed { node, incarnation } => {
             Input::Crashed { node: *node, incarnation: *incarnation }

@@ -115,6 +115,10 @@ impl Protocol for Generous {
             | Input::Withdraw
             | Input::Lease(_)
             | Input::Reserved(_)
+            | Input::Applied(_)
+            | Input::Lapse { .. }
+            | Input::Adopt(_)
+            | Input::Confirm { .. }
             | Input::Deliver { .. }
             | Input::Expire(_)
             | Input::Crashed { .. }

@@ -162,7 +162,12 @@ impl Protocol for Toy {
             Input::Joined { node, incarnation, .. } => {
                 self.notifications.push((node, incarnation.0, true))
             }
-            Input::Lease(_) | Input::Reserved(_) => {}
+            Input::Lease(_)
+            | Input::Reserved(_)
+            | Input::Applied(_)
+            | Input::Lapse { .. }
+            | Input::Adopt(_)
+            | Input::Confirm { .. } => {}
         }
         Ok(())
     }

@@ -414,7 +414,10 @@ impl Gate {
                 }
             }
             // A gate has no use for these.
-            Notice::Asked | Notice::Suspected { .. } => {}
+            Notice::Asked
+            | Notice::Suspected { .. }
+            | Notice::Adopted { .. }
+            | Notice::AdoptionRefused { .. } => {}
         }
     }
 

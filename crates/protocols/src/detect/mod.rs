@@ -46,6 +46,10 @@ fn checked<M, T>(
         | Input::Resize(_)
         | Input::Reserved(_)
         | Input::Lease(_)
+        | Input::Applied(_)
+        | Input::Lapse { .. }
+        | Input::Adopt(_)
+        | Input::Confirm { .. }
         | Input::Crashed { .. }
         | Input::Joined { .. } => Err(no_clients(protocol)),
     }

@@ -211,9 +211,13 @@ impl Lanes {
                     }
                     // A client that enters one more lane is reported as asked once.
                     (Some(_), Notice::Asked) => {}
-                    (Some(_), notice @ (Notice::Lost { .. } | Notice::Suspected { .. })) => {
-                        out.notify(notice)
-                    }
+                    (
+                        Some(_),
+                        notice @ (Notice::Lost { .. }
+                        | Notice::Suspected { .. }
+                        | Notice::Adopted { .. }
+                        | Notice::AdoptionRefused { .. }),
+                    ) => out.notify(notice),
                 },
             }
         }
@@ -527,6 +531,11 @@ impl Protocol for Lanes {
                 Ok(())
             }
             Input::Lease(valid) => self.all(now, &Input::Lease(valid), out),
+            // A lane says that it does not support these.
+            Input::Applied(log) => self.at(0, now, Input::Applied(log), out),
+            Input::Lapse { grant } => self.at(0, now, Input::Lapse { grant }, out),
+            Input::Adopt(adoption) => self.at(0, now, Input::Adopt(adoption), out),
+            Input::Confirm { grant } => self.at(0, now, Input::Confirm { grant }, out),
             Input::Crashed { node, incarnation } => {
                 self.all(now, &Input::Crashed { node, incarnation }, out)
             }

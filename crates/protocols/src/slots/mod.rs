@@ -327,6 +327,7 @@ impl Protocol for Slots {
     }
 
     fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Out) -> Result<(), Refusal> {
+        let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
         match input {
             Input::Acquire { weight } => return self.on_acquire(weight, out),
             Input::Withdraw => return self.on_withdraw(out),
@@ -337,6 +338,11 @@ impl Protocol for Slots {
                 return self.on_joined(node, incarnation, view, out);
             }
             Input::Reserved(slots) => return self.on_reserved(slots, out),
+            Input::Applied(_) => return unsupported("snapshots of a log"),
+            Input::Lapse { .. } => {
+                return unsupported("clients that leave without a release");
+            }
+            Input::Adopt(_) | Input::Confirm { .. } => return unsupported("adoptions"),
             Input::Resize(k) => self.on_resize(k, out),
             Input::Lease(valid) => self.on_lease(valid, out),
             Input::Expire(timer) => self.on_expire(timer, out),

@@ -12,13 +12,13 @@ pub struct SlotSet(Vec<u32>);
 
 impl SlotSet {
     /// A set of these slots, which should be in order; [`is_sound`](Self::is_sound) checks that.
-    pub(super) fn new(slots: alloc::boxed::Box<[u32]>) -> Self {
+    pub(crate) fn new(slots: alloc::boxed::Box<[u32]>) -> Self {
         Self(slots.into_vec())
     }
 
     /// The lowest `count` slots below k that are not in `taken`, which is in order; `None` if there
     /// are too few.
-    pub(super) fn lowest(count: u32, k: u32, taken: &[u32]) -> Option<Self> {
+    pub(crate) fn lowest(count: u32, k: u32, taken: &[u32]) -> Option<Self> {
         let mut taken = taken.iter().copied().peekable();
         let mut free = Vec::new();
         for slot in 0..k {
@@ -34,56 +34,61 @@ impl SlotSet {
     }
 
     /// Adds the slots of another set.
-    pub(super) fn extend(&mut self, other: &Self) {
+    pub(crate) fn extend(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0);
         self.0.sort_unstable();
         self.0.dedup();
     }
 
     /// Whether every slot of this set is in another one.
-    pub(super) fn is_within(&self, other: &Self) -> bool {
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
         self.0.iter().all(|slot| other.0.binary_search(slot).is_ok())
     }
 
     /// Whether a slot of this set is in another one.
-    pub(super) fn meets(&self, other: &Self) -> bool {
+    pub(crate) fn meets(&self, other: &Self) -> bool {
         !other.is_empty() && self.0.iter().any(|slot| other.0.binary_search(slot).is_ok())
     }
 
+    /// Whether the slot is in the set.
+    pub(crate) fn contains(&self, slot: u32) -> bool {
+        self.0.binary_search(&slot).is_ok()
+    }
+
     /// The number of slots below k.
-    pub(super) fn count_below(&self, k: u32) -> usize {
+    pub(crate) fn count_below(&self, k: u32) -> usize {
         self.0.partition_point(|slot| *slot < k)
     }
 
     /// Whether the invariant of [`SlotSet`] holds: a set from a peer is checked before use.
-    pub(super) fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         self.0.is_sorted_by(|a, b| a < b)
     }
 
     /// The number of slots.
     // Slots are numbered by 32 bits, and each is in it once.
     #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.0.len() as u32
     }
 
     /// Whether the set is empty.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether the set is not empty and contains every slot below k; others may be in it too.
-    pub(super) fn covers(&self, k: u32) -> bool {
+    pub(crate) fn covers(&self, k: u32) -> bool {
         !self.is_empty() && (k == 0 || self.0.get(k as usize - 1) == Some(&(k - 1)))
     }
 
     /// Whether all slots are below k.
-    pub(super) fn all_below(&self, k: u32) -> bool {
+    pub(crate) fn all_below(&self, k: u32) -> bool {
         self.0.last().is_none_or(|last| *last < k)
     }
 
     /// All slots, in order.
-    pub(super) fn as_slice(&self) -> &[u32] {
+    pub(crate) fn as_slice(&self) -> &[u32] {
         &self.0
     }
 }

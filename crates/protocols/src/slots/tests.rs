@@ -57,6 +57,8 @@ fn grants<P: Protocol>(net: &Net<P>, of: u32) -> Vec<(GrantId, Vec<u32>, Fence)>
         Notice::Granted { .. }
         | Notice::Asked
         | Notice::Lost { .. }
+        | Notice::Adopted { .. }
+        | Notice::AdoptionRefused { .. }
         | Notice::TooLarge { .. }
         | Notice::Suspected { .. } => None,
     });

@@ -454,6 +454,9 @@ impl Protocol for TimerFree {
             Input::Resize(_) => unsupported("a change of k"),
             Input::Reserved(_) => unsupported("slots that a log holds"),
             Input::Lease(_) => unsupported("leases"),
+            Input::Applied(_) => unsupported("snapshots of a log"),
+            Input::Lapse { .. } => unsupported("clients that leave without a release"),
+            Input::Adopt(_) | Input::Confirm { .. } => unsupported("adoptions"),
             Input::Joined { .. } => unsupported("processes that come back: a crash is permanent"),
         }
     }

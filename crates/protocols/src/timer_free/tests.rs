@@ -24,9 +24,12 @@ fn ids(nodes: &[u32]) -> NodeList {
 fn suspicions(net: &Mutex) -> Vec<(u32, u32)> {
     let told = net.notices.iter().filter_map(|(_, at, notice)| match notice {
         Notice::Suspected { node, .. } => Some((at.0, node.0)),
-        Notice::Asked | Notice::Granted { .. } | Notice::Lost { .. } | Notice::TooLarge { .. } => {
-            None
-        }
+        Notice::Asked
+        | Notice::Granted { .. }
+        | Notice::Lost { .. }
+        | Notice::Adopted { .. }
+        | Notice::AdoptionRefused { .. }
+        | Notice::TooLarge { .. } => None,
     });
     told.collect()
 }

@@ -234,6 +234,7 @@ impl Config {
             incarnation: Incarnation::default(),
             slots: self.slots,
             initial_members: None,
+            log: None,
         }
     }
 }

@@ -110,6 +110,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 self.suspect(node, *whom);
             }
             Notice::Lost { grant } => self.lost_grant(node, *grant),
+            // No client of the simulator asks for an adoption.
+            Notice::Adopted { .. } | Notice::AdoptionRefused { .. } => {}
             Notice::TooLarge { weight, most } => self.request_too_large(node, *weight, *most),
         }
     }

@@ -64,6 +64,10 @@ impl Protocol for Echo {
             Input::Withdraw
             | Input::Resize(_)
             | Input::Reserved(_)
+            | Input::Applied(_)
+            | Input::Lapse { .. }
+            | Input::Adopt(_)
+            | Input::Confirm { .. }
             | Input::Lease(_)
             | Input::Expire(_)
             | Input::Crashed { .. }

@@ -63,6 +63,10 @@ impl<const FORGETS: bool> Protocol for Slow<FORGETS> {
             Input::Withdraw
             | Input::Resize(_)
             | Input::Reserved(_)
+            | Input::Applied(_)
+            | Input::Lapse { .. }
+            | Input::Adopt(_)
+            | Input::Confirm { .. }
             | Input::Lease(_)
             | Input::Deliver { .. }
             | Input::Crashed { .. }

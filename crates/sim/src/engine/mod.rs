@@ -629,6 +629,8 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
                     Notice::Granted { .. }
                     | Notice::Asked
                     | Notice::Lost { .. }
+                    | Notice::Adopted { .. }
+                    | Notice::AdoptionRefused { .. }
                     | Notice::TooLarge { .. } => {}
                 },
                 Effect::Arm { timer, least, most } => {

@@ -161,7 +161,14 @@ impl<const BUG: u8> Protocol for SlotServer<BUG> {
             Input::Joined { node: of, incarnation: Incarnation(incarnation), .. } => {
                 self.on_membership_notice(of, incarnation, true)
             }
-            Input::Lease(_) | Input::Reserved(_) | Input::Deliver { .. } | Input::Expire(_) => {
+            Input::Lease(_)
+            | Input::Reserved(_)
+            | Input::Applied(_)
+            | Input::Lapse { .. }
+            | Input::Adopt(_)
+            | Input::Confirm { .. }
+            | Input::Deliver { .. }
+            | Input::Expire(_) => {
                 unreachable!("nobody does that here")
             }
         }

@@ -505,6 +505,9 @@ impl Harness {
                     }
                 }
                 Notice::Asked => {}
+                Notice::Adopted { .. } | Notice::AdoptionRefused { .. } => {
+                    return Err(format!("{node} adopts"));
+                }
                 Notice::Suspected { .. } => return Err(format!("{node} suspects somebody")),
             }
         }

@@ -19,6 +19,8 @@ fn too_large(net: &Net<Slots>, of: u32) -> Vec<(u32, u32)> {
         | Notice::Granted { .. }
         | Notice::Asked
         | Notice::Lost { .. }
+        | Notice::Adopted { .. }
+        | Notice::AdoptionRefused { .. }
         | Notice::Suspected { .. } => None,
     });
     told.collect()

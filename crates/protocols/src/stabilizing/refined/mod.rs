@@ -361,6 +361,9 @@ impl<R: Rules> Protocol for Refined<R> {
             Input::Resize(_) => unsupported("a change of k"),
             Input::Reserved(_) => unsupported("slots that a log holds"),
             Input::Lease(_) => unsupported("leases"),
+            Input::Applied(_) => unsupported("snapshots of a log"),
+            Input::Lapse { .. } => unsupported("clients that leave without a release"),
+            Input::Adopt(_) | Input::Confirm { .. } => unsupported("adoptions"),
             Input::Crashed { .. } => unsupported("crashes: its faults are transient"),
             Input::Joined { .. } => unsupported("processes that come and go: its graph is fixed"),
         }

@@ -351,6 +351,8 @@ fn fence_of(notice: &kgate_core::Notice) -> Option<u128> {
         kgate_core::Notice::Granted { fence, .. } => fence.map(|fence| fence.0),
         kgate_core::Notice::Asked
         | kgate_core::Notice::Lost { .. }
+        | kgate_core::Notice::Adopted { .. }
+        | kgate_core::Notice::AdoptionRefused { .. }
         | kgate_core::Notice::TooLarge { .. }
         | kgate_core::Notice::Suspected { .. } => None,
     }

@@ -80,7 +80,13 @@ impl Protocol for Careless {
                 out.disarm(Timer::Again);
                 self.enter(out);
             }
-            Input::Resize(_) | Input::Reserved(_) | Input::Lease(_) => {
+            Input::Resize(_)
+            | Input::Reserved(_)
+            | Input::Lease(_)
+            | Input::Applied(_)
+            | Input::Lapse { .. }
+            | Input::Adopt(_)
+            | Input::Confirm { .. } => {
                 return Err(Refusal::Malformed("not here"));
             }
             Input::Crashed { .. } | Input::Joined { .. } => {}

@@ -1,0 +1,11 @@
+//! `home` on manually driven networks, and random walks of whole systems against an oracle that
+//! shares no code with it.
+
+mod costs;
+mod fixture;
+mod harness;
+mod malformed;
+mod moves;
+mod walks;
+
+use super::Home;
