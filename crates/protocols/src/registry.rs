@@ -13,6 +13,7 @@ use kgate_core::{Explorable, Mechanism, Protocol, Rules, Suspend, TransientFault
 use crate::broadcast::{Direct, Sta, Tree};
 use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
+use crate::home::Home;
 use crate::permission::Permission;
 use crate::slots::Lanes;
 use crate::stabilizing::Exclusion;
@@ -68,6 +69,9 @@ pub struct Entry {
     /// Whether it grants numbered slots: several at once, of a k that may change, with options
     /// ([`kgate_core::SlotOptions`]).
     pub slots: bool,
+    /// Whether it follows the agreed log by snapshots ([`kgate_core::Input::Applied`]): the log
+    /// decides the members, which of them are fit to be home, k, and the reserved slots.
+    pub follows_log: bool,
     /// Whether it must know the number of crashes to tolerate beforehand.
     pub needs_crash_bound: bool,
     crashes: Crashes,
@@ -156,6 +160,8 @@ const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual
 
 const SLOTS: &str = "kgate: docs/internals/slots.md";
 
+const HOME: &str = "kgate: docs/internals/home.md";
+
 /// The "detector" of protocols that have none: an agreed log decides losses and announces them to
 /// every process in one order.
 pub const LOG: &str = "log";
@@ -182,6 +188,7 @@ const NO_CLAIM: Entry = Entry {
     tolerates_loss: false,
     tolerates_duplicates: false,
     slots: false,
+    follows_log: false,
     needs_crash_bound: false,
     crashes: Crashes::None,
 };
@@ -321,6 +328,28 @@ pub const ENTRIES: &[Entry] = &[
         crashes: Crashes::AllButOne,
         ..NO_CLAIM
     },
+    Entry {
+        name: "home",
+        title: "numbered, fenced slots that one process per gate gives away, whichever the log \
+            names: constant cost, permits that outlive their process",
+        broadcast: "none: to the home of the gate",
+        detector: Some(LOG),
+        tolerates: "any number of crashes and returns, evictions of live processes, and false \
+            suspicions, as an agreed log decides them",
+        messages: "3; 0 at the home, and to re-use a cached slot",
+        delays: "2; 0 at the home, and to re-use a cached slot",
+        citation: HOME,
+        defects: &[],
+        returns: true,
+        asks_inside: true,
+        tolerates_delay: true,
+        tolerates_loss: true,
+        tolerates_duplicates: true,
+        slots: true,
+        follows_log: true,
+        crashes: Crashes::AllButOne,
+        ..NO_CLAIM
+    },
 ];
 
 /// Why a name is unknown; the text lists the known ones.
@@ -399,6 +428,7 @@ pub trait Visitor {
 pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Output {
     match (entry.name, own_detector) {
         ("slots", _) => visitor.visit::<Lanes, NoDetector>(),
+        ("home", _) => visitor.visit::<Home, NoDetector>(),
         ("tree-token", _) => visitor.visit::<TreeToken, NoDetector>(),
         ("stabilizing", _) => visitor.visit::<Refined<Exclusion>, NoDetector>(),
         ("timer-free", _) => visitor.visit::<TimerFree, NoDetector>(),

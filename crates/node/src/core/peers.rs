@@ -186,6 +186,7 @@ impl Core {
     /// log the sender is asked to define it.
     fn gate_message(&mut self, from: NodeId, id: GateId, message: Bytes) -> Result<(), PeerError> {
         if self.gates.contains_key(&id) {
+            self.start_at_first_use(id);
             let deliver = |gate: &mut super::Gate| gate.deliver(from, message);
             return match self.at_gate(id, deliver) {
                 // The sender may have sent it before it left. Where members come and go, such a
