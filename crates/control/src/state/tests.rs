@@ -507,7 +507,7 @@ proptest! {
                 let snapshot = postcard::to_stdvec(&log.state).unwrap();
                 restored = postcard::from_bytes(&snapshot).unwrap();
             }
-            restored.apply(log.index + 1, command.clone());
+            let _ = restored.apply(log.index + 1, command.clone());
             let mut before = log.state.clone();
             log.index += 1;
             let (answer, changes) = log.state.apply(log.index, command);

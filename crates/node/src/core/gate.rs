@@ -525,7 +525,8 @@ impl Gate {
             policy: self.definition.policy,
             holders: holders.collect(),
             waiting: waiting.collect(),
-            lacking: seen.lacking,
+            // The home of a gate lacks answers for requests of other nodes too.
+            lacking: if self.follows_log || self.waiters() > 0 { seen.lacking } else { Vec::new() },
             past_holds: self.past_holds.all(),
         }
     }

@@ -443,6 +443,7 @@ impl Core {
         let wrong = |error| CannotStart::Gate(name.clone(), error);
         let entry = registry::entry(&definition.protocol).map_err(|error| wrong(error.into()))?;
         if !self.failures.has_leases() {
+            Definition::check_without_log(entry).map_err(wrong)?;
             definition.check_with(entry, self.settings.nodes).map_err(wrong)?;
         } else if !entry.slots {
             return Err(wrong(BadDefinition::LeasesNotSupported(entry.name)));

@@ -217,7 +217,7 @@ impl Core {
 
     /// Checks a peer's definition of a gate against the rules and against what is known here.
     fn check(&self, definition: &Definition) -> Result<(), PeerError> {
-        definition.check(self.settings.nodes)?;
+        Definition::check_without_log(definition.check(self.settings.nodes)?)?;
         if definition.id > GATE_ID_MAX {
             return Err(PeerError::GateNumber(definition.id));
         }
