@@ -405,7 +405,9 @@ impl Simulation {
                     self.input(node, Input::BeginIncarnation { incarnation, start });
                 }
                 Action::Stop(reason) => self.stopped.push(reason),
-                Action::Log(event @ LogEvent::PeerRejected { .. }) => panic!("{node}: {event}"),
+                Action::Log(event @ LogEvent::PeerRejected { .. }) => {
+                    assert!(self.mutation.is_some(), "{node}: {event}");
+                }
                 Action::Log(event) => self.events_logged.push((node, event)),
                 Action::Suspend(suspended) => {
                     self.machine(node).suspended = Some(suspended.bytes());
