@@ -56,7 +56,7 @@ impl Core {
         self.mark_dirty();
         #[cfg(test)]
         {
-            self.lapses_seen.push(super::super::tests::LapseSeen::Begins(key));
+            self.lapses_seen.push(crate::core::tests::LapseSeen::Begins(key));
             if self.mutations.lapses_without_barrier {
                 return self.let_lapse(vec![(gate, key)]);
             }
@@ -112,8 +112,7 @@ impl Core {
     fn let_lapse(&mut self, all: Vec<Lapse>) {
         for (gate, key) in all {
             #[cfg(test)]
-            self.lapses_seen
-                .push(super::super::tests::LapseSeen::Ends(key, self.log.state.applied));
+            self.lapses_seen.push(crate::core::tests::LapseSeen::Ends(key, self.log.state.applied));
             self.at_gate(gate, |gate| gate.lapse(key));
             self.mark_dirty();
         }

@@ -14,7 +14,7 @@ use kgate_protocols::registry;
 
 use crate::core::clients::closed;
 use crate::core::messages::ErrorCode;
-use crate::core::{CannotStart, Core, GateId};
+use crate::core::{CannotStart, Core, Gate, GateId};
 
 impl Core {
     /// Passes on what an entry changes, in one input for each gate that it concerns.
@@ -58,7 +58,7 @@ impl Core {
 
     /// Tells a gate in use what the log says of it.
     fn pass_on(&mut self, id: GateId) {
-        let follows = |gate: &super::super::Gate| gate.follows_log() && gate.is_started();
+        let follows = |gate: &Gate| gate.follows_log() && gate.is_started();
         if self.gates.get(&id).is_some_and(follows)
             && let Some(view) = self.log_view(id)
         {
@@ -85,7 +85,7 @@ impl Core {
 
     /// Starts the protocol of a gate that is not in use yet.
     pub(in crate::core) fn start_at_first_use(&mut self, id: GateId) {
-        let is_unused = |gate: &super::super::Gate| gate.follows_log() && !gate.is_started();
+        let is_unused = |gate: &Gate| gate.follows_log() && !gate.is_started();
         if self.gates.get(&id).is_some_and(is_unused) {
             self.start_following(id, None).expect("nothing is stored that could be unreadable");
         }
