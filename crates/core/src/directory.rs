@@ -77,13 +77,21 @@ impl Directory {
     /// The log adds `node`: it becomes a fit member in its next incarnation. Ignored if it is a
     /// member.
     pub fn join(&mut self, node: NodeId) {
-        let is_known = self.find(node).is_some();
-        if self.incarnation(node).is_some() {
+        let next = self.find(node).map_or(0, |entry| entry.incarnation.0 + 1);
+        self.add(node, Incarnation(next));
+    }
+
+    /// The log adds this incarnation of `node`, where nodes number their incarnations themselves.
+    /// Ignored if the node is a member, or was one in this incarnation or a later one.
+    pub fn add(&mut self, node: NodeId, incarnation: Incarnation) {
+        let is_outdated =
+            |entry: &Entry| entry.member_since.is_some() || incarnation <= entry.incarnation;
+        if self.find(node).is_some_and(is_outdated) {
             return;
         }
         let now = self.change();
         let entry = self.entry(node);
-        entry.incarnation = Incarnation(entry.incarnation.0 + u32::from(is_known));
+        entry.incarnation = incarnation;
         (entry.member_since, entry.fit, entry.fit_changed) = (Some(now), true, now);
     }
 

@@ -64,6 +64,23 @@ fn another_incarnation() {
     );
 }
 
+/// The same with `home`: members and homes are killed and restarted, and the homes of their gates
+/// move.
+#[test]
+fn homes_move() {
+    let report = json("demo --nodes 3 --seconds 8 --chaos --protocol home --json");
+    assert_eq!(report["errors"], serde_json::json!([]));
+    assert_eq!(report["violations"], serde_json::json!([]));
+    assert!(
+        number(&report, "kills") > 0 && number(&report, "restarts") == number(&report, "kills"),
+        "{report}"
+    );
+    assert!(
+        number(&report, "grants_after_last_kill") > 0,
+        "no grants after the last kill: {report}"
+    );
+}
+
 /// Nodes of `tree-token` are killed and recover from stable storage.
 #[test]
 fn killed_and_recovered() {

@@ -34,6 +34,8 @@ pub(crate) enum Event {
     PeerMessage(NodeId, Vec<u8>),
     /// The result of a proposal.
     Answer(u64, Result<Applied, ProposeError>),
+    /// How far the log went when that question was asked.
+    ReadIndex(u64, Result<u64, ProposeError>),
     /// The log rejected the bootstrap that the configuration of this node describes.
     BootstrapRejected(Rejected),
 }
@@ -138,6 +140,15 @@ impl Agreement {
             } else if let Err(why) = came {
                 tracing::debug!(%why, "a proposal came to nothing");
             }
+        });
+    }
+
+    /// Asks a quorum how far the log goes. The answer comes back as an event.
+    pub(crate) fn read_index(&mut self, number: u64) {
+        while self.tasks.try_join_next().is_some() {}
+        let (log, events) = (self.log.clone(), self.events.clone());
+        self.tasks.spawn(async move {
+            let _ = events.send(Event::ReadIndex(number, log.read_index().await)).await;
         });
     }
 

@@ -85,7 +85,8 @@ pub struct Config {
     /// Whether a client that acquires at an unknown gate creates it.
     #[serde(default = "yes")]
     pub new_gates: bool,
-    /// Protocol of the gates that clients create; `kgate protocols` lists them.
+    /// Protocol of the gates that clients create; `kgate protocols` lists them. With leases `slots`
+    /// or `home`.
     #[serde(default = "slots")]
     pub protocol: String,
     /// Failure detector of crash-stop nodes: `auto`, `vcube`, `heartbeat`, `hi-adsd` or `off`.
@@ -180,7 +181,8 @@ pub struct GateConfig {
     pub k: Option<KConfig>,
     /// Names of the slots, in order, at most 1024; k is their number.
     pub names: Option<Vec<String>>,
-    /// Protocol of the gate; `kgate protocols` lists them.
+    /// Protocol of the gate; `kgate protocols` lists them. With leases `slots` or `home`: one node
+    /// per gate decides, at a constant number of messages. It cannot be changed later.
     #[serde(default = "slots")]
     pub protocol: String,
     /// Number of queues into which the slots are split.

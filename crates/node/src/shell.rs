@@ -408,6 +408,11 @@ impl Shell {
                         agreement.propose(number, command);
                     }
                 }
+                Action::ReadIndex(number) => {
+                    if let Some(agreement) = &mut self.agreement {
+                        agreement.read_index(number);
+                    }
+                }
                 Action::Connect(peer, address) => self.connect(peer, &address),
                 Action::Disconnect(peer) => {
                     if let Some(Err(error)) = self.links.as_mut().map(|links| links.remove(peer)) {
@@ -460,6 +465,9 @@ impl Shell {
             Event::PeerMessage(to, bytes) => self.send(to, PeerMessage::Log(bytes.into()).bytes()),
             Event::Answer(number, result) => {
                 self.core.handle(now(), Input::Proposed { number, result }, actions);
+            }
+            Event::ReadIndex(number, result) => {
+                self.core.handle(now(), Input::ReadIndex { number, result }, actions);
             }
             Event::Status(LogStatus { stopped: Some(reason), .. }) => {
                 return Err(Stopped::Log(reason));

@@ -216,12 +216,15 @@ impl Log {
     /// A linearizable read: the state is not older than anything that was applied anywhere before
     /// this call.
     pub async fn read(&self) -> Result<ClusterState, ProposeError> {
+        self.read_index().await.map(|_| self.cluster_state().as_ref().clone())
+    }
+
+    /// An entry that is not before anything that was committed before this call. It is applied here
+    /// when this returns, and may be on its way to the node still. A quorum has confirmed the
+    /// leader that named it; nothing is written.
+    pub async fn read_index(&self) -> Result<u64, ProposeError> {
         let reply = self.request(LeaderRequest::ReadIndex, self.timing.propose_timeout).await?;
-        if let LeaderReply::ReadAt(_) = reply {
-            Ok(self.cluster_state().as_ref().clone())
-        } else {
-            Err(unexpected(reply))
-        }
+        if let LeaderReply::ReadAt(index) = reply { Ok(index) } else { Err(unexpected(reply)) }
     }
 
     /// The state as this node has applied it, which may be behind the others.

@@ -43,7 +43,7 @@ const SNAPSHOT_META: &str = "snapshot meta";
 const SNAPSHOT: &str = "snapshot";
 
 /// The version of the file's format. A later kgate must read it, or refuse.
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 /// The most bytes of entries that are read at once, so that they fit into one message.
 const READ_BYTES_MAX: usize = 512 * 1024;
 

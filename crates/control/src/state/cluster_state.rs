@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use kgate_core::{Fence, Incarnation, NodeId, Span};
+use kgate_core::{Fence, Incarnation, NodeId, Span, Term};
 use serde::{Deserialize, Serialize};
 
-use super::{Change, KSource, OnceMark, Slots};
+use super::{Change, Homes, KSource, OnceMark, Slots};
 use crate::membership::{LeaseTerms, Membership, StoreId};
 use crate::voters::Voters;
 
@@ -131,6 +131,11 @@ pub struct Gate {
     pub created: u64,
     /// The entry that changed it last: part of its view ([`ClusterState::view_of`]).
     pub version: u64,
+    /// The entry that changed last what the log says of it: the gate itself, or which of its slots
+    /// durable permits hold.
+    pub touched: u64,
+    /// How many changes the directory of homes had seen when it was created.
+    pub created_in: Term,
 }
 
 impl Gate {
@@ -178,6 +183,8 @@ pub struct ClusterState {
     pub directory: BTreeMap<NodeId, DirectoryEntry>,
     /// The members.
     pub membership: Membership,
+    /// The homes of gates.
+    pub homes: Homes,
     /// The gates.
     pub gates: BTreeMap<GateId, Gate>,
     /// The durable permits.
@@ -202,6 +209,9 @@ impl ClusterState {
     pub fn changes_since(&self, older: &ClusterState) -> Vec<Change> {
         let mut changes = Vec::new();
         self.members_since(older, &mut changes);
+        if self.homes != older.homes {
+            changes.push(Change::Homes(self.homes.clone()));
+        }
         self.gates_since(older, &mut changes);
         self.permits_since(older, &mut changes);
         self.once_since(older, &mut changes);
@@ -223,6 +233,7 @@ impl ClusterState {
             Change::DirectoryRemoved(node) => {
                 self.directory.remove(node);
             }
+            Change::Homes(homes) => self.homes = homes.clone(),
             Change::GateCreated(gate) | Change::GateChanged(gate) => {
                 self.gates.insert(gate.id, gate.clone());
             }
@@ -232,14 +243,16 @@ impl ClusterState {
             }
             Change::PermitHeld(id, permit) => {
                 self.permits.insert(*id, permit.clone());
+                self.touch(permit.gate, id.0);
             }
             Change::PermitRenewed(id, renewals) => {
                 if let Some(permit) = self.permits.get_mut(id) {
                     permit.renewals = *renewals;
                 }
             }
-            Change::PermitFreed(id, ..) => {
+            Change::PermitFreed { id, permit, at, .. } => {
                 self.permits.remove(id);
+                self.touch(permit.gate, *at);
             }
             Change::OnceMarked(gate, key, mark) => {
                 self.once.entry(*gate).or_default().insert(key.clone(), mark.clone());
@@ -253,6 +266,13 @@ impl ClusterState {
     /// (docs/internals/leases.md, fences).
     pub fn view_of(&self, gate: &Gate) -> u64 {
         self.view.max(gate.version)
+    }
+
+    /// What the log says of a gate to its protocol has changed, by that entry.
+    pub(super) fn touch(&mut self, gate: GateId, at: u64) {
+        if let Some(gate) = self.gates.get_mut(&gate) {
+            gate.touched = gate.touched.max(at);
+        }
     }
 
     /// The slots of a gate that durable permits hold.

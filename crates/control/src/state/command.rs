@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::cluster_state::{
     Cluster, ClusterId, DirectoryEntry, DurablePermit, Gate, GateId, PermitId, Policy, SecretHash,
 };
+use super::homes::Homes;
 use super::once::OnceMark;
 use super::slots::{KSource, Slots};
 use crate::lease::Proposal;
@@ -317,6 +318,10 @@ pub enum Change {
     DirectoryUpdated(NodeId, DirectoryEntry),
     /// A node is out of the directory.
     DirectoryRemoved(NodeId),
+    /// The homes of gates, after the members or their fitness changed. Unlike a change of the
+    /// membership, this is the whole: terms depend on every change since the beginning of the log,
+    /// which a node that was away for long has not seen.
+    Homes(Homes),
     /// A gate was created.
     GateCreated(Gate),
     /// The slots or the policy of a gate changed. Its version is the entry that did it.
@@ -328,7 +333,16 @@ pub enum Change {
     /// A durable permit was renewed, so many times in all.
     PermitRenewed(PermitId, u64),
     /// A durable permit is not held any more.
-    PermitFreed(PermitId, DurablePermit, FreeReason),
+    PermitFreed {
+        /// Which permit.
+        id: PermitId,
+        /// The permit as it was held.
+        permit: DurablePermit,
+        /// Why it is not.
+        reason: FreeReason,
+        /// The entry that freed it, or a later one of the same gate.
+        at: u64,
+    },
     /// A key of a gate is used.
     OnceMarked(GateId, String, OnceMark),
     /// A key of a gate is not used any more.

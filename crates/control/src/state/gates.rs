@@ -30,6 +30,7 @@ impl State {
         self.check_names(&gate)?;
         self.last_gate += 1;
         gate.id = GateId(self.last_gate);
+        gate.created_in = self.cluster_state.homes.directory.changes();
         self.cluster_state.gates.insert(gate.id, gate.clone());
         let applied = Applied::Gate { gate: gate.id, version: gate.version };
         Ok((applied, vec![Change::GateCreated(gate)]))
@@ -64,7 +65,7 @@ impl State {
         if wanted.slots() != gate.slots() {
             wanted.author = author;
         }
-        wanted.version = index;
+        (wanted.version, wanted.touched) = (index, index);
         *gate = wanted.clone();
         Ok((Applied::Gate { gate: id, version: index }, vec![Change::GateChanged(wanted)]))
     }

@@ -8,6 +8,7 @@
 //!
 //! - Members: the directory of the nodes that may become members, the membership of those that are,
 //!   suspicions and evictions (rules E1 to E6, R2, R4).
+//! - Homes: which node is home of a gate, and since which term, for gates whose protocol has homes.
 //! - Gates: the first command to create one wins. The version of a gate is the entry that changed
 //!   it last.
 //! - Keys that are used at most once, under the permits of a gate.
@@ -20,6 +21,7 @@
 mod cluster_state;
 mod command;
 mod gates;
+mod homes;
 mod members;
 mod once;
 mod permits;
@@ -33,13 +35,14 @@ pub use cluster_state::{
     Gate, GateId, PermitId, Policy, SecretHash,
 };
 pub use command::{Applied, Change, Command, FreeReason};
+pub use homes::Homes;
 pub use once::OnceMark;
 pub use rejected::{Invalid, InvalidVoters, Limit, Outdated, Rejected, TextField};
 pub use slots::{BadSlots, KSource, Slots};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_core::{Fence, NodeId};
+use kgate_core::{Fence, NodeId, Term};
 use serde::{Deserialize, Serialize};
 
 use crate::membership::MembershipChange;
@@ -107,7 +110,10 @@ impl State {
     ) -> (Result<Applied, Rejected>, Vec<Change>) {
         self.advance(index);
         match self.outcome(index, command) {
-            Ok((applied, changes)) => (Ok(applied), changes),
+            Ok((applied, mut changes)) => {
+                changes.extend(self.follow_members(index, &changes));
+                (Ok(applied), changes)
+            }
             Err(rejected) => (Err(rejected), Vec::new()),
         }
     }
@@ -166,7 +172,8 @@ impl State {
             }
             Command::Evict(eviction) => self.evict(index, eviction),
             Command::CreateGate { name, slots, protocol, lanes, policy, weight_max, author } => {
-                let (id, created, version) = (GateId(0), index, index);
+                let (id, created_in) = (GateId(0), Term::default());
+                let (created, version, touched) = (index, index, index);
                 self.create_gate(Gate {
                     id,
                     name,
@@ -179,6 +186,8 @@ impl State {
                     author,
                     created,
                     version,
+                    touched,
+                    created_in,
                 })
             }
             Command::SetGate { name, k, source, policy, version, author } => {

@@ -5,6 +5,9 @@ use super::{
     PermitId, Rejected, SecretHash, State, TextField, bounds, check_text, invalid,
 };
 
+/// The protocol whose fences begin with the entry that began a view.
+const VIEWS_IN_FENCES: &str = "slots";
+
 impl ClusterState {
     /// Whether this is the secret of that permit, by the entries that are applied here. The number
     /// of a permit is that of its entry, and its secret never changes: a permit with the number of
@@ -21,7 +24,12 @@ impl ClusterState {
         let now = &self.permits;
         for (id, permit) in &older.permits {
             match now.get(id) {
-                None => changes.push(Change::PermitFreed(*id, permit.clone(), FreeReason::Unknown)),
+                None => changes.push(Change::PermitFreed {
+                    id: *id,
+                    permit: permit.clone(),
+                    reason: FreeReason::Unknown,
+                    at: self.gates.get(&permit.gate).map_or(0, |gate| gate.touched),
+                }),
                 Some(later) if later.renewals != permit.renewals => {
                     changes.push(Change::PermitRenewed(*id, later.renewals));
                 }
@@ -58,6 +66,7 @@ impl State {
         self.make_room_for_fences(permit.slots.len())?;
         self.fences.extend(permit.slots.iter().map(|slot| ((permit.gate, *slot), permit.fence)));
         self.cluster_state.permits.insert(id, permit.clone());
+        self.cluster_state.touch(permit.gate, id.0);
         Ok((Applied::Held(id), vec![Change::PermitHeld(id, permit)]))
     }
 
@@ -94,7 +103,8 @@ impl State {
 
     /// Forgets the fences from before all present members were added: only members propose permits,
     /// and the view in a member's fence is never older than the entry that added it, so the fences
-    /// that are forgotten keep nothing out.
+    /// that are forgotten keep nothing out. That is so with [`VIEWS_IN_FENCES`] only; with homes, a
+    /// term may have begun before the member was added.
     fn make_room_for_fences(&mut self, slots: usize) -> Result<(), Rejected> {
         if self.fences.len() + slots <= bounds::FENCES {
             return Ok(());
@@ -103,7 +113,11 @@ impl State {
         let added = members
             .filter_map(|node| Some(self.cluster_state.directory.get(&node)?.last?.at))
             .min();
-        self.fences.retain(|_, fence| added.is_none_or(|added| u64::from(fence.view().0) >= added));
+        let gates = &self.cluster_state.gates;
+        self.fences.retain(|(gate, _), fence| {
+            let has_views = gates.get(gate).is_none_or(|gate| gate.protocol == VIEWS_IN_FENCES);
+            !has_views || added.is_none_or(|added| u64::from(fence.view().0) >= added)
+        });
         if self.fences.len() + slots > bounds::FENCES {
             return Err(Rejected::LimitReached(Limit::Fences));
         }
@@ -158,6 +172,8 @@ impl State {
 
     fn free(&mut self, id: PermitId, reason: FreeReason) -> Outcome {
         let permit = self.cluster_state.permits.remove(&id).ok_or(Rejected::PermitNotHeld(id))?;
-        Ok((Applied::Freed, vec![Change::PermitFreed(id, permit, reason)]))
+        let at = self.cluster_state.applied;
+        self.cluster_state.touch(permit.gate, at);
+        Ok((Applied::Freed, vec![Change::PermitFreed { id, permit, reason, at }]))
     }
 }

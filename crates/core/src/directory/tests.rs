@@ -64,3 +64,20 @@ fn an_eviction_of_an_unfit_node_begins_no_term() {
     assert_eq!(directory.founders(next.term).count(), 2);
     assert_eq!(directory.founders(back.term).count(), 3);
 }
+
+/// A node that numbers its incarnations itself is added in a later one only, and never twice.
+#[test]
+fn incarnations_only_grow() {
+    let (node, mut directory) = (NodeId(4), Directory::default());
+    directory.add(node, Incarnation(3));
+    let once = directory.clone();
+    directory.add(node, Incarnation(5));
+    assert_eq!(directory, once, "it is a member");
+    directory.evict(node, Incarnation(3));
+    let gone = directory.clone();
+    directory.add(node, Incarnation(3));
+    assert_eq!(directory, gone, "that incarnation has ended");
+    directory.add(node, Incarnation(5));
+    assert_eq!(directory.incarnation(node), Some(Incarnation(5)));
+    assert!(directory.changes() > gone.changes());
+}

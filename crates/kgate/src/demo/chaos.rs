@@ -113,6 +113,7 @@ mod tests {
             (generate("slots", 5, 2).kills.len(), generate("slots", 5, 2).back_after),
             (3, Some(DOWN))
         );
+        assert_eq!(generate("home", 11, 2).back_after, Some(DOWN), "a node never counts as dead");
         assert_eq!(generate("raymond", 5, 1).kills.len(), 0);
         assert_eq!(generate("slots", 2, 1).kills.len(), 0);
         assert_eq!(generate("raymond", 4, 9).kills.len(), 2);

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kgate_client::Status;
+use kgate_protocols::registry;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 
@@ -49,15 +50,21 @@ impl Plan {
     }
 }
 
-/// Whether a cluster runs with leases: `slots`, with as many nodes as one machine can renew in
-/// time.
+/// Whether a cluster runs with leases: always if the protocol follows the agreed log, and `slots`
+/// with as many nodes as one machine can renew in time.
 pub(crate) fn has_leases(protocol: &str, nodes: u32) -> bool {
-    protocol == "slots" && nodes <= 10
+    let entry = registry::entry(protocol);
+    entry.is_ok_and(|entry| entry.follows_log || entry.slots && nodes <= FEW)
 }
 
-/// Short leases that a busy machine can still renew in time.
+/// The most nodes whose short leases a busy machine can renew in time.
+const FEW: u32 = 10;
+/// Their leases.
 const TIMING: &str = "[timing]\nlease = \"3s\"\nnode_ping = \"200ms\"\nsession_ping \
  = \"200ms\"\nsuspect_after = \"1s\"\ngrace = \"500ms\"\n";
+/// The leases of more nodes.
+const TIMING_OF_MANY: &str = "[timing]\nlease = \"10s\"\nnode_ping = \"1s\"\nsession_ping \
+ = \"1s\"\nsuspect_after = \"4s\"\ngrace = \"500ms\"\n";
 
 /// A report of a node; none if its process has ended.
 #[derive(Debug)]
@@ -266,11 +273,15 @@ fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &
     if plan.has_leases() {
         let data = folder.join(format!("data-{id}"));
         let gates: String = (0..*gates)
-            .map(|number| format!("[[gate]]\nname = {:?}\nk = {k}\n", gate_name(number as usize)))
+            .map(|number| {
+                let name = gate_name(number as usize);
+                format!("[[gate]]\nname = {name:?}\nk = {k}\nprotocol = {protocol:?}\n")
+            })
             .collect();
+        let timing = if *nodes > FEW { TIMING_OF_MANY } else { TIMING };
         return format!(
             "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\ndata = \
-             {data:?}\nnew_gates = false\n{gates}{TIMING}"
+             {data:?}\nnew_gates = false\n{gates}{timing}"
         );
     }
     // Clients die with their node, so a restarted node need not wait for their sessions.

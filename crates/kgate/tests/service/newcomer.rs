@@ -188,6 +188,7 @@ fn a_configuration_is_checked() {
         ("nonsense = 1\n", "nonsense"),
         ("[[gate]]\nname = \"a b\"\nk = 1\n", "a b"),
         ("voters = 9\n", "voters"),
+        ("faults = \"crash-stop\"\nprotocol = \"home\"\n", "follows the agreed log"),
         ("[[allow]]\nuser = \"no-such-user-of-kgate\"\nmay = [\"see\"]\n", "no-such-user"),
     ] {
         let (code, _, error) = check(&format!("{valid}{wrong}"));

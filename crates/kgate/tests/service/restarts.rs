@@ -10,7 +10,7 @@ use std::time::Duration;
 use kgate_client::{Client, Error};
 
 use crate::book::Book;
-use crate::cluster::{Cluster, QUICK};
+use crate::cluster::{Cluster, QUICK, TIMING};
 use crate::fixture::{Home, Process, block_on, until, until_waiting};
 
 /// A gate whose nodes may return after a crash.
@@ -22,8 +22,23 @@ const TREE_TOKEN: &str =
 #[test]
 fn each_in_turn_under_load() {
     let home = Home::new("in-turn");
-    let book = Book::new(&home, "gpu");
-    let mut cluster = Cluster::start(&home, 3, &format!("lease_ms = 1500\n{TREE_TOKEN}"));
+    let cluster = Cluster::start(&home, 3, &format!("lease_ms = 1500\n{TREE_TOKEN}"));
+    in_turn_under_load(&home, cluster, &[Cluster::kill]);
+}
+
+/// The same with the protocol `home` and leases: each node, and so each home, is stopped cleanly,
+/// and killed.
+#[test]
+fn each_home_in_turn_under_load() {
+    let home = Home::new("homes-in-turn");
+    let gate = "[[gate]]\nname = \"gpu\"\nk = 1\nprotocol = \"home\"\n";
+    let cluster = Cluster::start_leased(&home, 3, &format!("{TIMING}{gate}"));
+    in_turn_under_load(&home, cluster, &[Cluster::stop, Cluster::kill]);
+}
+
+/// Ends and restarts every node in turn while clients of all nodes contend.
+fn in_turn_under_load(home: &Home, mut cluster: Cluster, ends: &[fn(&mut Cluster, usize)]) {
+    let book = Book::new(home, "gpu");
     let load =
         Load { over: AtomicBool::new(false), entered: (0..6).map(|_| AtomicU32::new(0)).collect() };
     let load = Arc::new(load);
@@ -47,8 +62,8 @@ fn each_in_turn_under_load() {
         });
     });
     all_went_in_again("everybody is served at first");
-    for node in 0..3 {
-        cluster.kill(node);
+    for (node, end) in (0..3).flat_map(|node| ends.iter().map(move |end| (node, end))) {
+        end(&mut cluster, node);
         cluster.start_again(node);
         all_went_in_again(&format!("everybody is served after the restart of node {node}"));
     }

@@ -5,9 +5,7 @@ use kgate_protocols::registry;
 use serde::Deserialize;
 
 use super::{BadConfig, Config, lease};
-
-/// The protocol that leases guard.
-const GUARDED: &str = "slots";
+use crate::core::Definition;
 
 /// Which faults a node tolerates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -43,11 +41,26 @@ impl Config {
         let wants = !self.bound_to_processes()
             && (self.data.is_some() || self.nodes.len() > 1 || self.join.is_some());
         match self.faults {
-            Some(Faults::CrashStop) => Ok(Faults::CrashStop),
+            Some(Faults::CrashStop) => self.can_do_without_log().map(|()| Faults::CrashStop),
             Some(Faults::Lease) => self.can_lease().map(|()| Faults::Lease),
             None if wants => self.can_lease().map(|()| Faults::Lease),
-            None => Ok(Faults::CrashStop),
+            None => self.can_do_without_log().map(|()| Faults::CrashStop),
         }
+    }
+
+    /// Checks that no protocol needs an agreed log.
+    fn can_do_without_log(&self) -> Result<(), BadConfig> {
+        let check = |protocol: &str| {
+            // An unknown protocol is reported elsewhere.
+            let entry = registry::entry(protocol).ok();
+            entry.map_or(Ok(()), Definition::check_without_log)
+        };
+        for gate in &self.gates {
+            check(&gate.protocol)
+                .map_err(|error| wrong(&format!("gate `{}`: {error}", gate.name)))?;
+        }
+        let new = if self.new_gates { check(&self.protocol) } else { Ok(()) };
+        new.map_err(|error| wrong(&format!("protocol of new gates: {error}")))
     }
 
     fn bound_to_processes(&self) -> bool {
@@ -75,19 +88,20 @@ impl Config {
                  [timing], for example lease = \"4s\"",
             ));
         }
-        if let Some(gate) = self.gates.iter().find(|gate| gate.protocol != GUARDED) {
+        let is_guarded = |name: &str| registry::entry(name).is_ok_and(|entry| entry.slots);
+        if let Some(gate) = self.gates.iter().find(|gate| !is_guarded(&gate.protocol)) {
             let known = registry::entry(&gate.protocol).map(drop);
             known.map_err(|error| wrong(&format!("gate `{}`: {error}", gate.name)))?;
             return Err(wrong(&format!(
-                "gate `{}` uses {}, but leases support {GUARDED} only: omit its protocol, {or}",
+                "gate `{}` uses {}, but leases support slots and home only: omit its protocol, {or}",
                 gate.name, gate.protocol
             )));
         }
-        if self.new_gates && self.protocol != GUARDED {
+        if self.new_gates && !is_guarded(&self.protocol) {
             registry::entry(&self.protocol).map_err(|error| wrong(&error.to_string()))?;
             return Err(wrong(&format!(
-                "clients may create gates that use {}, but leases support {GUARDED} only: omit \
-                 protocol, {or}",
+                "clients may create gates that use {}, but leases support slots and home only: \
+                 omit protocol, {or}",
                 self.protocol
             )));
         }
@@ -211,6 +225,13 @@ mod tests {
         assert!(
             why("data = \"d\"\nprotocol = \"tree-token\"")
                 .contains("clients may create gates that use tree-token")
+        );
+        let home = gate.replace("tree-token", "home");
+        assert_eq!(faults(&format!("{THREE}data = \"d\"\n{home}")), Ok(Faults::Lease));
+        let no_log = why(&format!("faults = \"crash-stop\"\n{home}"));
+        assert!(no_log.starts_with("gate `g`: `home` follows the agreed log"), "{no_log}");
+        assert!(
+            why("faults = \"crash-stop\"\nprotocol = \"home\"").contains("protocol of new gates")
         );
         assert!(why("data = \"d\"\nlease_ms = 900").contains("[timing]"));
         assert!(why("data = \"d\"\nfaults = \"lease\"\nlease_ms = 0").contains("of one machine"));

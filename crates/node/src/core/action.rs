@@ -66,6 +66,9 @@ pub enum Action {
     /// Propose a command to the log. The result comes back as
     /// [`Input::Proposed`](super::Input::Proposed) with this number, unless the number is 0.
     Propose(u64, Command),
+    /// Ask a quorum how far the log goes. The answer comes back as
+    /// [`Input::ReadIndex`](super::Input::ReadIndex) with this number.
+    ReadIndex(u64),
     /// The cluster's directory lists this peer at this address: connect to it.
     Connect(NodeId, String),
     /// The directory does not list the peer any more: disconnect from it.

@@ -104,7 +104,7 @@ impl Core {
                 self.promised(session, valid_for);
                 self.reply(client, ServerMessage::Renewed { sequence, valid_for });
             }
-            (ClientMessage::Bye, session) => self.end_session(session),
+            (ClientMessage::Bye, session) => self.end_session(session, Self::release),
             (ClientMessage::Hello { .. }, _) => unreachable!("answered above"),
         }
     }
@@ -214,6 +214,7 @@ impl Core {
                 let patience = self.settings.patience;
                 self.timers.arm(self.now, Deadline::Patience(key), patience, patience);
             }
+            self.start_at_first_use(id);
             let taken = self.at_gate(id, |gate| gate.acquire(key, weight, process, hold));
             let taken = taken.expect("a known gate is open");
             if hold.is_some() {
@@ -515,6 +516,20 @@ impl Core {
         }
     }
 
+    /// The client of a permit has certainly stopped, by the clock and not by its own word (rule
+    /// S4). A protocol that follows the log learns of it behind a barrier (rule H13).
+    pub(super) fn lapse(&mut self, key: RequestKey) {
+        let gate = self.gate_of(key);
+        let follows = gate.and_then(|id| self.gates.get(&id)).is_some_and(super::Gate::follows_log);
+        match gate.filter(|_| follows) {
+            Some(id) => {
+                self.forget(key);
+                self.lapse_behind_barrier(id, key);
+            }
+            None => self.release(key),
+        }
+    }
+
     /// Whether a request that was not granted at once cannot be granted soon: no other node is
     /// asked, and no holder is being found to have ended.
     fn is_surely_busy(&self, id: GateId) -> bool {
@@ -553,8 +568,9 @@ impl Core {
         }
     }
 
-    /// A session ended: withdraws its waiting requests and releases its permits.
-    pub(super) fn end_session(&mut self, id: SessionId) {
+    /// A session ended: withdraws its waiting requests, and its permits end as the caller says: by
+    /// [`Core::release`] if the client has said that it has stopped, else by [`Core::lapse`].
+    pub(super) fn end_session(&mut self, id: SessionId, end: fn(&mut Self, RequestKey)) {
         let Some(session) = self.sessions.get(id) else { return };
         let requests: Vec<(u64, RequestState)> =
             session.requests.iter().map(|(number, request)| (*number, request.state)).collect();
@@ -563,7 +579,7 @@ impl Core {
             let key = RequestKey { session: id, number };
             match state {
                 RequestState::Waiting => drop(self.withdraw(key)),
-                RequestState::Holding | RequestState::Losing => self.release(key),
+                RequestState::Holding | RequestState::Losing => end(self, key),
             }
         }
         self.sessions.close(id);

@@ -74,8 +74,14 @@ pub enum BadDefinition {
         k: u32,
     },
     /// The protocol does not know leases.
-    #[error("only `slots` has leases, not `{0}`")]
+    #[error("only `slots` and `home` have leases, not `{0}`")]
     LeasesNotSupported(&'static str),
+    /// The protocol follows the agreed log, and a crash-stop cluster has none.
+    #[error(
+        "`{0}` follows the agreed log, which a cluster with faults = \"crash-stop\" does not have: \
+         set faults = \"lease\" and data, or choose `slots`"
+    )]
+    NeedsLog(&'static str),
     /// There is no such protocol.
     #[error(transparent)]
     UnknownProtocol(#[from] UnknownName),
@@ -108,6 +114,11 @@ impl Definition {
         Ok(entry)
     }
 
+    /// Checks whether a cluster without a log can run the protocol.
+    pub(crate) fn check_without_log(entry: &Entry) -> Result<(), BadDefinition> {
+        if entry.follows_log { Err(BadDefinition::NeedsLog(entry.name)) } else { Ok(()) }
+    }
+
     /// The same with a protocol that is already known.
     pub(crate) fn check_with(&self, entry: &Entry, nodes: u32) -> Result<(), BadDefinition> {
         let Self { k, lanes, .. } = *self;
@@ -123,7 +134,7 @@ impl Definition {
         if lanes == 0 || lanes > most {
             return Err(BadDefinition::Lanes { k, most, lanes });
         }
-        if !entry.slots && lanes > 1 {
+        if (!entry.slots || entry.follows_log) && lanes > 1 {
             return Err(BadDefinition::LanesNotSupported(entry.name));
         }
         if !entry.slots && entry.name != "tree-token" && k > nodes {

@@ -4,6 +4,7 @@
 //! request several at once. A protocol of the papers serves one request at a time: the others wait
 //! in the queue until it is free.
 
+mod follow;
 mod past_holds;
 mod undecided;
 mod withdraw;
@@ -19,6 +20,7 @@ use kgate_control::state::Slots;
 use kgate_core::{
     Effect, Fence, GrantId, Incarnation, Input, NodeId, Notice, Phase, Span, Time, To, ViewId,
 };
+use kgate_protocols::registry::Entry;
 
 use self::past_holds::PastHolds;
 use super::definition::Definition;
@@ -90,7 +92,11 @@ pub struct Counters {
 /// One gate at this node.
 pub(super) struct Gate {
     pub(super) definition: Definition,
-    driver: Box<dyn Drive>,
+    /// The protocol; none before the first use of a gate whose protocol follows the log.
+    driver: Option<Box<dyn Drive>>,
+    /// Whether the protocol takes what the log says by snapshots, instead of one input for each
+    /// change.
+    follows_log: bool,
     /// The number of nodes that a message to all reaches.
     others: u64,
     /// Whether the protocol takes all waiting requests; otherwise it serves one at a time.
@@ -114,17 +120,13 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(
-        definition: Definition,
-        driver: Box<dyn Drive>,
-        nodes: u32,
-        numbered: bool,
-    ) -> Self {
+    pub(super) fn new(definition: Definition, entry: &Entry, nodes: u32) -> Self {
         Self {
             definition,
-            driver,
+            driver: None,
+            follows_log: entry.follows_log,
             others: u64::from(nodes) - 1,
-            numbered,
+            numbered: entry.slots,
             waiting: VecDeque::new(),
             submitted: 0,
             abandoned: 0,
@@ -239,15 +241,18 @@ impl Gate {
     /// Hands the protocol one input and carries out its effects.
     fn drive(&mut self, input: DriverInput) -> Result<(), InputRejected> {
         let mut effects = Vec::new();
-        self.driver.handle(self.now, input, &mut effects)?;
+        let driver = self.driver.as_mut().expect("a gate is started before it is used");
+        driver.handle(self.now, input, &mut effects)?;
         self.carry_out(effects);
         Ok(())
     }
 
-    /// Carries out the first effects of the protocol. If it restored a request of an earlier
+    /// The protocol starts. Carries out its first effects. If it restored a request of an earlier
     /// incarnation, that client is gone: a grant for it is released at once.
-    pub(super) fn started(&mut self, effects: Vec<DriverEffect>) {
-        if self.driver.observe().phase == Phase::Waiting || effects.iter().any(is_grant) {
+    pub(super) fn started(&mut self, driver: Box<dyn Drive>, effects: Vec<DriverEffect>) {
+        let waits = driver.observe().phase == Phase::Waiting;
+        self.driver = Some(driver);
+        if waits || effects.iter().any(is_grant) {
             let process = Process::default();
             self.waiting.push_back(Waiter {
                 key: None,
@@ -263,6 +268,9 @@ impl Gate {
 
     /// A node becomes a member, and thereby begins this view.
     pub(super) fn joined(&mut self, node: NodeId, view: ViewId) {
+        if self.follows_log {
+            return;
+        }
         self.drive(Input::Joined { node, incarnation: view.incarnation(), view })
             .expect("a protocol with slots has incarnations");
     }
@@ -302,6 +310,9 @@ impl Gate {
 
     /// An incarnation of a node has ended.
     pub(super) fn crashed(&mut self, node: NodeId, incarnation: Incarnation) {
+        if self.follows_log {
+            return;
+        }
         // A protocol without this input refuses it, and nothing changes.
         let _ = self.drive(Input::Crashed { node, incarnation });
         self.submit_more();
@@ -309,13 +320,18 @@ impl Gate {
 
     /// Whether this node may grant (rule N5).
     pub(super) fn lease(&mut self, valid: bool) {
-        self.drive(Input::Lease(valid)).expect("a protocol with slots knows leases");
+        if self.is_started() {
+            self.drive(Input::Lease(valid)).expect("a protocol with slots knows leases");
+        }
     }
 
     /// Changes k. Slots beyond it that are in use come back when they are released.
     pub(super) fn resize(&mut self, Slots { k, source }: Slots, author: String) {
         let definition = &mut self.definition;
         (definition.k, definition.source, definition.author) = (k, source, author);
+        if self.follows_log {
+            return;
+        }
         // A closed gate has k = 0. Its protocol keeps one slot, which no request may take.
         self.drive(Input::Resize(k.max(1))).expect("a protocol with slots can be resized");
         self.submit_more();
@@ -338,7 +354,11 @@ impl Gate {
             .iter()
             .map(|(grant, it)| (*grant, UndecidedGrant { key: None, ..it.clone() }));
         let (holders, undecided) = (holders.collect(), undecided.collect());
-        Some(SuspendedGate { id, protocol: self.driver.suspend()?, holders, undecided })
+        let protocol = match &self.driver {
+            Some(driver) => Some(driver.suspend()?),
+            None => None,
+        };
+        Some(SuspendedGate { id, protocol, holders, undecided })
     }
 
     /// Restores the holders of a clean stop.
@@ -464,7 +484,7 @@ impl Gate {
         is_cut_off: impl Fn(RequestKey) -> bool,
         is_guarded: impl Fn(RequestKey) -> bool,
     ) -> GateView {
-        let seen = self.driver.observe();
+        let seen = self.driver.as_ref().map(|driver| driver.observe()).unwrap_or_default();
         let holders = self.holding.values().map(|holder| ClientView {
             node: me,
             session: holder.key.session.0,
@@ -505,7 +525,8 @@ impl Gate {
             policy: self.definition.policy,
             holders: holders.collect(),
             waiting: waiting.collect(),
-            lacking: seen.lacking,
+            // The home of a gate lacks answers for requests of other nodes too.
+            lacking: if self.follows_log || self.waiters() > 0 { seen.lacking } else { Vec::new() },
             past_holds: self.past_holds.all(),
         }
     }

@@ -67,7 +67,7 @@ impl Core {
     /// The session has expired. It ends at once, or when its processes have.
     pub(super) fn expire_session(&mut self, session: SessionId) {
         if self.is_tree_gone(session) {
-            self.end_session(session);
+            self.end_session(session, Self::lapse);
         } else {
             self.sessions.postpone(session);
         }
@@ -76,7 +76,7 @@ impl Core {
     /// A client that was told of a loss has surely stopped, unless its processes are being ended.
     pub(super) fn reclaim(&mut self, key: RequestKey) {
         if self.is_tree_gone(key.session) {
-            self.release(key);
+            self.lapse(key);
         } else {
             let again = self.sessions.terms().kill;
             self.timers.arm(self.now, Deadline::Reclaim(key), again, again);
@@ -86,7 +86,7 @@ impl Core {
     /// No process of the session is left.
     pub(super) fn on_tree_ended(&mut self, session: SessionId) {
         if self.sessions.tree_ended(session) {
-            self.end_session(session);
+            self.end_session(session, Self::lapse);
         }
     }
 

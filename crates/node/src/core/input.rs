@@ -37,6 +37,14 @@ pub enum Input {
         /// Its result.
         result: Result<Applied, ProposeError>,
     },
+    /// The answer to [`Action::ReadIndex`](super::Action::ReadIndex): an entry that is not before
+    /// anything that was decided when the question was asked.
+    ReadIndex {
+        /// The number of the question.
+        number: u64,
+        /// The index of the entry.
+        result: Result<u64, ProposeError>,
+    },
     /// The status of the log at this node changed.
     LogStatus(LogStatus),
     /// The newest voters in this node's log. Answers about leases carry them (rule N4), so this

@@ -195,6 +195,8 @@ pub struct Core {
     actions: Vec<Action>,
     #[cfg(test)]
     mutations: tests::Mutations,
+    #[cfg(test)]
+    lapses_seen: Vec<tests::LapseSeen>,
 }
 
 impl Core {
@@ -228,6 +230,8 @@ impl Core {
             actions: Vec::new(),
             #[cfg(test)]
             mutations: tests::Mutations::default(),
+            #[cfg(test)]
+            lapses_seen: Vec::new(),
             settings,
         };
         if core.failures.has_leases() {
@@ -278,6 +282,7 @@ impl Core {
             }
             Input::Applied(entry) => self.on_applied(entry),
             Input::Proposed { number, result } => self.on_proposed(number, result),
+            Input::ReadIndex { number, result } => self.on_read_index(number, result),
             Input::LogStatus(status) => self.on_log_status(status),
             Input::VotersAppended(voters) => self.on_voters_appended(voters),
             Input::ClockJumped => self.on_clock_jumped(),
@@ -331,6 +336,7 @@ impl Core {
                 Deadline::EndTree(session) => self.end_tree(session),
                 Deadline::Expire(permit) => self.expire_permit(permit),
                 Deadline::ExpireOnce(at) => self.expire_once(at),
+                Deadline::Barrier => self.ask_barrier(),
                 Deadline::Reconcile => self.reconcile(),
             }
         }
@@ -437,34 +443,24 @@ impl Core {
         let wrong = |error| CannotStart::Gate(name.clone(), error);
         let entry = registry::entry(&definition.protocol).map_err(|error| wrong(error.into()))?;
         if !self.failures.has_leases() {
+            Definition::check_without_log(entry).map_err(wrong)?;
             definition.check_with(entry, self.settings.nodes).map_err(wrong)?;
         } else if entry.follows_log {
             return Err(wrong(BadDefinition::LogNotSupported(entry.name)));
         } else if !entry.slots {
             return Err(wrong(BadDefinition::LeasesNotSupported(entry.name)));
+        } else if entry.follows_log && definition.lanes > 1 {
+            return Err(wrong(BadDefinition::LanesNotSupported(entry.name)));
         }
-        let (initial_members, since) = self.initial_members(definition.id);
-        let graph = graph(entry, self.settings.nodes);
-        let slots = SlotOptions { lanes: definition.lanes, ..self.settings.slots };
-        let setup = Setup {
-            me: self.settings.me,
-            detect_interval: self.settings.detect_interval,
-            detect_timeout: self.settings.detect_timeout,
-            tolerate: definition.k.saturating_sub(1).min(self.settings.nodes - 1),
-            refresh: entry.heals.then_some(self.settings.refresh),
-            graph: graph.map(Into::into),
-            slots,
-            initial_members,
-            ..Setup::new(self.settings.nodes, definition.k.max(1))
-        };
-        let goes_on = stored.is_some();
-        let mut effects = Vec::new();
-        let start = Start { setup: &setup, stored, effects: &mut effects };
-        let driver = registry::visit(entry, false, start)
-            .map_err(|unreadable| CannotStart::Stored(name.clone(), unreadable))?;
         let id = definition.id;
-        self.gates.insert(id, Gate::new(definition, driver, self.settings.nodes, entry.slots));
-        self.at_gate(id, |gate| gate.started(effects));
+        let (initial_members, since) = self.initial_members(id);
+        self.gates.insert(id, Gate::new(definition, entry, self.settings.nodes));
+        if entry.follows_log {
+            return stored.map_or(Ok(()), |stored| self.start_following(id, Some(stored)));
+        }
+        let goes_on = stored.is_some();
+        let setup = Setup { initial_members, ..self.setup(id, entry) };
+        self.start_protocol(id, entry, &setup, stored)?;
         self.reserve(id);
         // A gate that resumes knows its members.
         for (node, view) in since.into_iter().filter(|_| !goes_on) {
@@ -488,6 +484,41 @@ impl Core {
         for node in dead {
             self.at_gate(id, |gate| gate.crashed(node, Incarnation(0)));
         }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// What the protocol of a gate knows when it starts.
+    fn setup(&self, id: GateId, entry: &Entry) -> Setup {
+        let Definition { k, lanes, .. } = self.gates[&id].definition;
+        let graph = graph(entry, self.settings.nodes);
+        Setup {
+            me: self.settings.me,
+            detect_interval: self.settings.detect_interval,
+            detect_timeout: self.settings.detect_timeout,
+            tolerate: k.saturating_sub(1).min(self.settings.nodes - 1),
+            refresh: entry.heals.then_some(self.settings.refresh),
+            graph: graph.map(Into::into),
+            slots: SlotOptions { lanes, ..self.settings.slots },
+            ..Setup::new(self.settings.nodes, k.max(1))
+        }
+    }
+
+    /// Starts the protocol of a gate, from stored state if there is any.
+    fn start_protocol(
+        &mut self,
+        id: GateId,
+        entry: &Entry,
+        setup: &Setup,
+        stored: Option<&[u8]>,
+    ) -> Result<(), CannotStart> {
+        let mut effects = Vec::new();
+        let start = Start { setup, stored, effects: &mut effects };
+        let driver = registry::visit(entry, false, start).map_err(|unreadable| {
+            CannotStart::Stored(self.gates[&id].definition.name.clone(), unreadable)
+        })?;
+        self.at_gate(id, |gate| gate.started(driver, effects));
         Ok(())
     }
 }

@@ -186,6 +186,7 @@ impl Core {
     /// log the sender is asked to define it.
     fn gate_message(&mut self, from: NodeId, id: GateId, message: Bytes) -> Result<(), PeerError> {
         if self.gates.contains_key(&id) {
+            self.start_at_first_use(id);
             let deliver = |gate: &mut super::Gate| gate.deliver(from, message);
             return match self.at_gate(id, deliver) {
                 // The sender may have sent it before it left. Where members come and go, such a
@@ -216,7 +217,7 @@ impl Core {
 
     /// Checks a peer's definition of a gate against the rules and against what is known here.
     fn check(&self, definition: &Definition) -> Result<(), PeerError> {
-        definition.check(self.settings.nodes)?;
+        Definition::check_without_log(definition.check(self.settings.nodes)?)?;
         if definition.id > GATE_ID_MAX {
             return Err(PeerError::GateNumber(definition.id));
         }

@@ -33,13 +33,16 @@ pub struct Suspended {
     opened: u64,
     sessions: Vec<SuspendedSession>,
     gates: Vec<SuspendedGate>,
+    /// The permits that were to lapse: gate, session, number of the request.
+    lapses: Vec<(u32, u64, u64)>,
 }
 
 /// The state of a gate at a clean stop: its protocol and its holders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SuspendedGate {
     pub(super) id: u32,
-    pub(super) protocol: Vec<u8>,
+    /// None if the gate was not used.
+    pub(super) protocol: Option<Vec<u8>>,
     pub(super) holders: Vec<SuspendedHolder>,
     /// The grants that await a decision of the log.
     pub(super) undecided: Vec<(GrantId, UndecidedGrant)>,
@@ -59,7 +62,7 @@ pub(super) struct SuspendedHolder {
 }
 
 /// The first byte of the stored state. It changes with the format.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 impl Suspended {
     /// Encodes the state.
@@ -125,12 +128,13 @@ impl Core {
             opened,
             sessions,
             gates,
+            lapses: self.log.lapses.suspend(),
         })
     }
 
     /// Resumes from the state of a clean stop.
     pub(super) fn resume(&mut self, suspended: Suspended) -> Result<(), CannotStart> {
-        let Suspended { opened, sessions, gates, .. } = suspended;
+        let Suspended { opened, sessions, gates, lapses, .. } = suspended;
         let over = self.sessions.terms().over_after();
         for session in &sessions {
             for (number, _, _) in session.requests.iter().filter(|(_, _, loses)| *loses) {
@@ -143,12 +147,14 @@ impl Core {
             let known = self.log.state.gates.get(&GateId(id));
             let Some(definition) = known.map(definition) else { continue };
             self.catalogue.insert(definition.clone());
-            self.open_gate(definition, Some(&protocol))?;
+            self.open_gate(definition, protocol.as_deref())?;
             if let Some(gate) = self.gates.get_mut(&GateId(id)) {
                 gate.resume(holders);
                 gate.resume_undecided(undecided);
             }
         }
+        self.log.lapses.resume(lapses);
+        self.ask_barrier();
         Ok(())
     }
 }

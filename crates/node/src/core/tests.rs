@@ -56,6 +56,17 @@ pub(super) struct Mutations {
     pub(super) expires_early: bool,
     /// Gates stay in an incarnation that this node knows to have ended (against rule R2).
     pub(super) gates_keep_incarnations: bool,
+    /// Permits lapse at the deadline, whatever of the log is applied (against rule H13).
+    pub(super) lapses_without_barrier: bool,
+}
+
+/// What a checker sees of permits that lapse.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LapseSeen {
+    /// The client of a permit is gone.
+    Begins(RequestKey),
+    /// The permit lapses, with the log applied up to that entry.
+    Ends(RequestKey, u64),
 }
 
 fn fixed(id: u32, name: &str, k: u32, protocol: &str) -> Definition {

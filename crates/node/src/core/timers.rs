@@ -33,6 +33,8 @@ pub(super) enum Deadline {
     Expire(u64),
     /// The key that this entry marked has been used for its time to live, by this node's clock.
     ExpireOnce(u64),
+    /// Asks again how far the log goes, so that permits may lapse (rule H13).
+    Barrier,
     /// Proposes again whatever is missing in the log.
     Reconcile,
 }

@@ -41,9 +41,7 @@ pub(super) fn reply(report: StatusReport, core: &CoreHandle) -> v1::StatusReply 
             status.holders.extend(view.holders.into_iter().map(client));
             view.held.into_iter().for_each(|held| add_durable(&mut status.durable_permits, held));
             status.past_holds_ns.extend(view.past_holds.into_iter().take(PAST_HOLDS_KEPT));
-            if !view.waiting.is_empty() {
-                status.waiting_for.extend(view.lacking.iter().map(|node| node.0));
-            }
+            status.waiting_for.extend(view.lacking.iter().map(|node| node.0));
             queues.entry(view.name).or_default().extend(view.waiting);
         }
     }

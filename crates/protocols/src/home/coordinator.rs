@@ -407,6 +407,12 @@ impl Coordinator {
         log.directory.founders(self.term).filter(move |founder| !spoke(founder))
     }
 
+    /// The members whose accounts the first request waits for.
+    pub(super) fn lacking(&self, log: &LogView) -> Vec<NodeId> {
+        let blocked = !self.queue.is_empty() && self.table.is_unsure();
+        self.unheard(log).filter(|_| blocked).map(|(node, _)| node).collect()
+    }
+
     /// The next assignment that must be sent, and its receiver.
     pub(super) fn next_assignment(&mut self, log: &LogView) -> Option<(NodeId, Assignment)> {
         let (&node, peer) = self.peers.iter_mut().find(|(_, peer)| peer.due)?;

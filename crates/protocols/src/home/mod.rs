@@ -315,6 +315,16 @@ impl Home {
         self.arm((repeats + 1).min(MOST_DOUBLINGS), out);
     }
 
+    /// The processes that a waiting request needs a message of: the home, and at the home the
+    /// founders that have not given their account.
+    fn lacking(&self) -> Vec<NodeId> {
+        match (&self.coordinator, self.home) {
+            (Some(coordinator), _) => coordinator.lacking(&self.log),
+            (None, Some(home)) if self.member.waits().next().is_some() => [home.node].into(),
+            (None, Some(_) | None) => Vec::new(),
+        }
+    }
+
     fn next_grant(&mut self) -> GrantId {
         self.granted += 1;
         GrantId((u64::from(self.incarnation.0) << INCARNATION_AT).wrapping_add(self.granted))
@@ -407,6 +417,7 @@ impl Protocol for Home {
             },
             stamp: first.map(|wait| Stamp::in_view(ViewId(wait.term.0), wait.clock, self.me)),
             grant: in_use,
+            lacking: self.lacking(),
             slots: self.member.holds.iter().flat_map(lines).collect(),
             queue: self.coordinator.iter().flat_map(|home| home.queued()).collect(),
             decided: self.coordinator.as_ref().map_or(0, |home| home.decided()),

@@ -24,12 +24,14 @@ impl Core {
     }
 
     pub(super) fn apply_changes(&mut self, index: u64, changes: Vec<Change>) {
+        self.follow_log(&changes);
         self.apply_permit_changes(&changes);
         for change in changes {
             self.apply_change(change);
         }
         self.log.state.applied = index;
         self.failures.control_mut().leases.applied(self.now, index);
+        self.pass_barriers();
         self.mark_dirty();
     }
 
@@ -65,11 +67,12 @@ impl Core {
             Change::OnceMarked(_, _, mark) => self.count_once(mark.at, mark.ttl),
             // Its timer finds no mark.
             Change::OnceExpired(..) => {}
-            // `apply_permit_changes` handles those of permits.
+            // `follow_log` and `apply_permit_changes` handle these.
             Change::Bootstrapped(_)
+            | Change::Homes(_)
             | Change::PermitHeld(..)
             | Change::PermitRenewed(..)
-            | Change::PermitFreed(..) => {}
+            | Change::PermitFreed { .. } => {}
         }
     }
 

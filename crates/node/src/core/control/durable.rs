@@ -10,8 +10,6 @@
 //! A holder has one permit of a gate: a client that lost its node retries at another one with the
 //! same secret, and gets the permit that the log holds for it already.
 
-use std::collections::BTreeSet;
-
 use kgate_control::log::ProposeError;
 use kgate_control::state::{
     Applied, Change, Command, DurablePermit, FreeReason, Outdated, PermitId, Rejected,
@@ -33,36 +31,25 @@ impl Core {
     /// Applies what an entry changes of permits, before everything else that it changes: slots are
     /// reserved before a member is gone, and own grants are returned only after that.
     pub(super) fn apply_permit_changes(&mut self, changes: &[Change]) {
-        let mut touched = BTreeSet::new();
         for change in changes {
             match change {
-                Change::PermitHeld(_, permit) | Change::PermitFreed(_, permit, _) => {
-                    touched.insert(permit.gate);
-                    self.log.state.follow(change);
+                Change::PermitHeld(id, permit) => {
+                    self.held(*id, permit);
+                    self.count(*id);
                 }
-                Change::PermitRenewed(..) => self.log.state.follow(change),
+                Change::PermitRenewed(id, _) => self.count(*id),
+                Change::PermitFreed { id, reason, .. } => self.freed(*id, reason),
                 Change::Bootstrapped(_)
                 | Change::Membership { .. }
                 | Change::DirectoryUpdated(..)
                 | Change::DirectoryRemoved(_)
+                | Change::Homes(_)
                 | Change::GateCreated(_)
                 | Change::GateChanged(_)
                 | Change::GateDeleted(..)
                 | Change::OnceMarked(..)
                 | Change::OnceExpired(..)
                 | Change::Voters(_) => {}
-            }
-        }
-        touched.into_iter().for_each(|gate| self.reserve(gate));
-        for change in changes {
-            if let Change::PermitHeld(id, permit) = change {
-                self.held(*id, permit);
-            }
-            if let Change::PermitHeld(id, _) | Change::PermitRenewed(id, _) = change {
-                self.count(*id);
-            }
-            if let Change::PermitFreed(id, _, how) = change {
-                self.freed(*id, how);
             }
         }
     }

@@ -5,10 +5,12 @@
 //! that reads it need not ask for the failure model.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kgate_control::state::{ClusterState, ForcedEviction, PermitId, Rejected, SecretHash};
-use kgate_core::{Incarnation, NodeId, Time};
+use kgate_core::{Directory, Incarnation, NodeId, Time};
 
+use super::barrier::Lapses;
 use super::gates::Purpose;
 use crate::core::RequestKey;
 
@@ -21,6 +23,10 @@ pub(in crate::core) struct Log {
     /// The entry that added each member's incarnation: the view that it began. The directory has
     /// that of the latest incarnation alone, and gates must be told which one ended.
     pub(in crate::core) incarnations: BTreeMap<NodeId, u64>,
+    /// The members by which homes follow, shared by all gates.
+    pub(super) directory: Arc<Directory>,
+    /// The permits whose clients are gone.
+    pub(in crate::core) lapses: Lapses,
     /// The open proposals, by number.
     pub(super) open: BTreeMap<u64, Purpose>,
     pub(super) proposed: u64,
@@ -40,6 +46,8 @@ impl Log {
             incarnation,
             state: ClusterState::default(),
             incarnations: BTreeMap::new(),
+            directory: Arc::default(),
+            lapses: Lapses::default(),
             open: BTreeMap::new(),
             proposed: 0,
             known: BTreeMap::new(),

@@ -7,6 +7,8 @@
 //!
 //! - `changes.rs`: applied entries: members come and go, in the same order at every node, and gates
 //!   are created and resized;
+//! - `follow.rs`: what the log says to protocols that follow it; `barrier.rs`: their permits lapse
+//!   only after what the log had decided;
 //! - `lease.rs`: the lease, read against the clock before every input (rule N5), and its
 //!   consequences for clients, holders and waiting requests;
 //! - `incarnation.rs`: this node takes part in one incarnation at a time (rules R1, R2);
@@ -17,8 +19,10 @@
 //! No node is declared dead here, whatever a link reports: that only gives cause to ask the voters
 //! (rule E1). Only an eviction frees what a silent node held.
 
+mod barrier;
 mod changes;
 mod durable;
+mod follow;
 mod gates;
 mod incarnation;
 mod lease;
@@ -27,6 +31,8 @@ mod log;
 pub(super) use changes::definition;
 pub(super) use gates::{Purpose, author};
 pub(super) use log::Log;
+
+use std::sync::Arc;
 
 use kgate_control::lease::Leases;
 use kgate_control::log::LogStatus;
@@ -137,6 +143,7 @@ impl Control {
     fn take_up(&mut self, now: Time, suspended: &Suspended, log: &mut Log) {
         (self.start, self.joined) = (suspended.start, true);
         log.state = suspended.cluster_state.clone();
+        log.directory = Arc::new(log.state.homes.directory.clone());
         log.incarnations = suspended.incarnations.iter().copied().collect();
         self.replay(now, log);
     }

@@ -283,6 +283,7 @@ impl Fleet {
                 | Action::Disconnect(_)
                 | Action::NewIncarnation
                 | Action::Suspend(_)
+                | Action::ReadIndex(_)
                 | Action::Log(_) => unreachable!("only with leases"),
             }
         }

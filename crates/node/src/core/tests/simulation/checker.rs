@@ -15,6 +15,11 @@ pub(in crate::core::tests) struct Checker {
     pub(in crate::core::tests) violations: Vec<String>,
     /// Durable permits that were granted: the same one may be granted to its holder again.
     pub(in crate::core::tests) durable_grants: BTreeSet<u64>,
+    /// The number of entries that the log had decided when a client was gone, by node, session and
+    /// number of its request.
+    deadlines: BTreeMap<(u32, u64, u64), u64>,
+    /// Permits that have lapsed behind a barrier.
+    pub(in crate::core::tests) lapses: u64,
     /// Why durable permits were lost.
     pub(in crate::core::tests) durable_losses: Vec<String>,
 }
@@ -31,6 +36,25 @@ impl Checker {
             violations: Vec::new(),
             durable_grants: BTreeSet::new(),
             durable_losses: Vec::new(),
+            deadlines: BTreeMap::new(),
+            lapses: 0,
+        }
+    }
+
+    /// The client of a permit is gone, when the log has so many entries.
+    pub(super) fn is_gone(&mut self, permit: (u32, u64, u64), entries: u64) {
+        self.deadlines.insert(permit, entries);
+    }
+
+    /// The permit lapses at a node that has applied so many entries (H13).
+    pub(super) fn lapses(&mut self, now: u64, permit: (u32, u64, u64), applied: u64) {
+        self.lapses += 1;
+        let decided = self.deadlines.remove(&permit);
+        if let Some(decided) = decided.filter(|decided| applied < *decided) {
+            self.violations.push(format!(
+                "at {now}: permit {permit:?} lapses with {applied} entries applied, of {decided} \
+                 that the log had decided at the deadline"
+            ));
         }
     }
 

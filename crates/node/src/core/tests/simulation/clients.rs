@@ -143,7 +143,7 @@ impl Simulation {
     }
 
     /// The client has stopped using its permit.
-    fn leave(&mut self, client: usize, says_so: bool) {
+    pub(super) fn leave(&mut self, client: usize, says_so: bool) {
         let Some(held) = self.clients[client].held.take() else { return };
         self.checker.leaves(client, &held.slots);
         if says_so {

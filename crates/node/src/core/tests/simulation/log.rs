@@ -31,7 +31,7 @@ pub(super) struct TotalOrder {
 
 impl TotalOrder {
     /// A bootstrapped log with one gate.
-    pub(super) fn new(nodes: u32, voters: u32, k: u32, timing: Timing) -> Self {
+    pub(super) fn new(nodes: u32, voters: u32, k: u32, timing: Timing, protocol: &str) -> Self {
         let applied = (0..nodes).map(|node| (NodeId(node), 0)).collect();
         let (stalled_until, late, lag_most) = (0, 0, 20 * MILLISECOND);
         let (state, entries) = (State::default(), Vec::new());
@@ -47,7 +47,7 @@ impl TotalOrder {
         let gate = Command::CreateGate {
             name: "gpu".into(),
             slots: k.into(),
-            protocol: "slots".into(),
+            protocol: protocol.into(),
             lanes: 1,
             policy: Default::default(),
             weight_max: None,
@@ -70,6 +70,10 @@ impl TotalOrder {
 
     pub(super) fn once_keys(&self) -> Vec<String> {
         self.state.cluster_state().once_marks().map(|(_, key, _)| key.to_owned()).collect()
+    }
+
+    pub(super) fn cluster_state(&self) -> &ClusterState {
+        self.state.cluster_state()
     }
 
     pub(super) fn voters(&self) -> Voters {
@@ -129,6 +133,22 @@ impl Simulation {
         }
     }
 
+    /// The number of entries.
+    pub(super) fn decided_entries(&self) -> u64 {
+        self.log.entries.len() as u64
+    }
+
+    /// A question how far the log goes reaches the leader, which asks a quorum.
+    pub(super) fn read_index(&mut self, to: Proposer) {
+        let leads = self.has_quorum(to.node) && self.log.stalled_until <= self.now;
+        let (result, after) = if leads {
+            (Ok(self.decided_entries()), self.rng.within(MILLISECOND, 10 * MILLISECOND))
+        } else {
+            (Err(ProposeError::NoQuorum(Unavailable::LeaderStopped)), 200 * MILLISECOND)
+        };
+        self.at(after, Event::ReadAt { to, result });
+    }
+
     /// A proposal becomes an entry, which reaches the nodes one by one.
     pub(super) fn decided(&mut self, from: Proposer, command: Command) {
         let came = self.log.append(command).map_err(ProposeError::Rejected);
@@ -181,7 +201,23 @@ impl Simulation {
 /// The entries as if a suspicion were an eviction.
 fn gone_at_suspect(changes: Vec<Change>) -> Vec<Change> {
     use kgate_control::membership::MembershipChange;
+    let suspected: Vec<_> = changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Membership {
+                change: MembershipChange::Suspected(node, incarnation, _),
+                ..
+            } => Some((*node, *incarnation)),
+            _ => None,
+        })
+        .collect();
     let gone = |change: Change| {
+        if let Change::Homes(mut homes) = change {
+            for (node, incarnation) in &suspected {
+                homes.directory.evict(*node, *incarnation);
+            }
+            return Change::Homes(homes);
+        }
         if let Change::Membership {
             at,
             change: MembershipChange::Suspected(node, incarnation, _),

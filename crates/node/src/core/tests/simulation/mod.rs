@@ -10,6 +10,7 @@ mod checker;
 mod clients;
 mod durable;
 mod durable_clients;
+mod homes;
 mod log;
 mod runs;
 mod scenario;
@@ -53,6 +54,8 @@ pub(super) enum Mutation {
     GivesBackBlindly,
     /// A time to live is counted only by half.
     ExpiresEarly,
+    /// Permits lapse at the deadline of their sessions, whatever of the log is applied (H13).
+    LapsesWithoutBarrier,
     /// A node begins another incarnation before it applies the eviction of the earlier one, and its
     /// gates do not (R2).
     GatesKeepIncarnations,
@@ -94,6 +97,10 @@ enum Event {
     Decided { from: Proposer, command: Command },
     /// The result of a proposal arrives.
     Answer { to: Proposer, came: Result<Applied, ProposeError> },
+    /// A question how far the log goes reaches the leader.
+    ReadIndex(Proposer),
+    /// Its answer arrives.
+    ReadAt { to: Proposer, result: Result<u64, ProposeError> },
     /// A message of a client arrives.
     ClientMessage { node: NodeId, boot: u64, stream: ClientId, ask: ClientMessage },
     /// A client's stream ends, as its node sees it.
@@ -202,7 +209,7 @@ impl Simulation {
             lamport: 0,
         };
         let machines = (0..nodes).map(|node| (NodeId(node), machine(&mut rng))).collect();
-        let log = TotalOrder::new(nodes, voters, k, timing);
+        let log = TotalOrder::new(nodes, voters, k, timing, "slots");
         let clients = (0..clients)
             .map(|at| SimulatedClient::new(NodeId(at % nodes), Clock { error: error(&mut rng) }))
             .collect();
@@ -264,9 +271,10 @@ impl Simulation {
         let place = match &event {
             Event::Tick(node) | Event::Entry(node) => Some(*node),
             Event::PeerMessage { to, .. } => Some(*to),
-            Event::Answer { to, .. } => Some(to.node),
+            Event::Answer { to, .. } | Event::ReadAt { to, .. } => Some(to.node),
             Event::ClientMessage { node, .. } | Event::Gone { node, .. } => Some(*node),
             Event::Proposal { .. }
+            | Event::ReadIndex(_)
             | Event::Decided { .. }
             | Event::Told { .. }
             | Event::Client(..)
@@ -298,6 +306,12 @@ impl Simulation {
                     self.input(to.node, Input::Proposed { number: to.number, result: came });
                 }
             }
+            Event::ReadIndex(to) => self.read_index(to),
+            Event::ReadAt { to, result } => {
+                if self.machines[&to.node].boot == to.boot {
+                    self.input(to.node, Input::ReadIndex { number: to.number, result });
+                }
+            }
             Event::ClientMessage { node, boot, stream, ask } => {
                 if self.machines[&node].boot == boot {
                     self.input(node, Input::Client(stream, ask));
@@ -323,7 +337,7 @@ impl Simulation {
         self.with(node, |core, now, actions| match core.sessions.of(stream).filter(|_| freed) {
             Some(session) => {
                 core.now = now;
-                core.end_session(session);
+                core.end_session(session, Core::release);
                 actions.append(&mut core.actions);
             }
             None => core.handle(now, Input::ClientGone(stream), actions),
@@ -347,6 +361,8 @@ impl Simulation {
         let Some(core) = &mut machine.core else { return };
         let mut actions = Vec::new();
         what(core, now, &mut actions);
+        let seen = std::mem::take(&mut core.lapses_seen);
+        seen.into_iter().for_each(|seen| self.on_lapse(node, seen));
         self.carry_out(node, actions);
         self.look_later(node);
     }
@@ -377,6 +393,10 @@ impl Simulation {
                         Event::Proposal { from: Proposer { node, boot, number }, command },
                     );
                 }
+                Action::ReadIndex(number) => {
+                    let after = self.rng.within(MILLISECOND, 10 * MILLISECOND);
+                    self.at(after, Event::ReadIndex(Proposer { node, boot, number }));
+                }
                 Action::NewIncarnation => {
                     let machine = self.machine(node);
                     machine.incarnation += 1;
@@ -385,7 +405,9 @@ impl Simulation {
                     self.input(node, Input::BeginIncarnation { incarnation, start });
                 }
                 Action::Stop(reason) => self.stopped.push(reason),
-                Action::Log(event @ LogEvent::PeerRejected { .. }) => panic!("{node}: {event}"),
+                Action::Log(event @ LogEvent::PeerRejected { .. }) => {
+                    assert!(self.mutation.is_some(), "{node}: {event}");
+                }
                 Action::Log(event) => self.events_logged.push((node, event)),
                 Action::Suspend(suspended) => {
                     self.machine(node).suspended = Some(suspended.bytes());
@@ -445,6 +467,7 @@ impl Simulation {
             gives_back_blindly: self.mutation == Some(Mutation::GivesBackBlindly),
             expires_early: self.mutation == Some(Mutation::ExpiresEarly),
             gates_keep_incarnations: self.mutation == Some(Mutation::GatesKeepIncarnations),
+            lapses_without_barrier: self.mutation == Some(Mutation::LapsesWithoutBarrier),
         };
         let appended = self.log.voters();
         let machine = self.machine(node);

@@ -148,11 +148,21 @@ pub(super) fn run_with(
     mutation: Option<Mutation>,
     durable_clients: bool,
 ) -> (Simulation, Vec<String>) {
+    run_of("slots", seed, mutation, durable_clients)
+}
+
+/// The same, of a gate with that protocol.
+pub(super) fn run_of(
+    protocol: &str,
+    seed: u64,
+    mutation: Option<Mutation>,
+    durable_clients: bool,
+) -> (Simulation, Vec<String>) {
     let mut rng = Rng::new(seed);
     let nodes = [1, 2, 3, 3, 3, 4, 5][usize::try_from(rng.below(7)).expect("small")];
     let voters = if nodes >= 3 { 3 } else { nodes };
     let k = u32::try_from(rng.within(1, 3)).expect("small");
-    let mut simulation = Simulation::new(seed, nodes, voters, k, mutation);
+    let mut simulation = Simulation::new(seed, nodes, voters, k, mutation).of(protocol);
     if durable_clients {
         simulation.add_durable_clients(nodes);
     }
