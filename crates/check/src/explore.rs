@@ -1,5 +1,7 @@
 //! The search: all states within the bounds, and the schedule that leads to a violation.
 
+use std::fmt::{self, Debug};
+use std::hash::Hash;
 use std::time::Duration;
 
 use kgate_core::{Explorable, Setup};
@@ -10,7 +12,7 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model};
 use crate::action::{self, Action, ActionOf};
 use crate::bounds::Bounds;
 use crate::fair;
-use crate::limits::{Limits, Stopped};
+use crate::limits::{LimitGuard, Limits, Stopped};
 use crate::model::ProtocolModel;
 use crate::state::State;
 use crate::symmetry;
@@ -30,13 +32,41 @@ pub enum SearchOrder {
 pub struct ScheduleStep {
     /// The step, in the notation of schedules.
     #[serde(serialize_with = "as_text")]
-    pub step: Act,
+    pub step: Event,
     /// The content of the message; in the state model, the new states of the movers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-fn as_text<S: serde::Serializer>(step: &Act, serializer: S) -> Result<S::Ok, S::Error> {
+/// What happens in a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Something that a scenario can express.
+    Act(Act),
+    /// A step of the log model, in words.
+    Words(String),
+}
+
+impl Event {
+    /// The step of a scenario, if it can express this.
+    pub fn act(&self) -> Option<&Act> {
+        match self {
+            Self::Act(act) => Some(act),
+            Self::Words(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Act(act) => write!(f, "{act}"),
+            Self::Words(words) => f.write_str(words),
+        }
+    }
+}
+
+fn as_text<S: serde::Serializer>(step: &Event, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(step)
 }
 
@@ -147,9 +177,33 @@ pub fn explore_fair<P: Explorable>(model: ProtocolModel<P>, order: SearchOrder) 
     outcome
 }
 
-fn outcome<P: Explorable>(checker: &impl Checker<ProtocolModel<P>>) -> Outcome {
-    let (limit, seconds) = (checker.model().guard.stopped(), checker.model().guard.seconds());
-    checker.model().guard.release();
+/// A model that can be searched.
+pub(crate) trait Explored: Model {
+    /// The limits of the search.
+    fn guard(&self) -> &LimitGuard;
+    /// A path as a schedule.
+    fn schedule(&self, actions: Vec<Self::Action>) -> Vec<ScheduleStep>;
+}
+
+impl<P: Explorable> Explored for ProtocolModel<P> {
+    fn guard(&self) -> &LimitGuard {
+        &self.guard
+    }
+
+    fn schedule(&self, actions: Vec<ActionOf<P>>) -> Vec<ScheduleStep> {
+        schedule_of(self, actions)
+    }
+}
+
+/// The results of a search that has ended.
+pub(crate) fn outcome<M: Explored>(checker: &impl Checker<M>) -> Outcome
+where
+    M::State: Clone + Debug + Hash + PartialEq,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let guard = checker.model().guard();
+    let (limit, seconds) = (guard.stopped(), guard.seconds());
+    guard.release();
     let mut properties = Vec::new();
     for property in checker.model().properties() {
         let found = checker.discovery(property.name);
@@ -157,7 +211,7 @@ fn outcome<P: Explorable>(checker: &impl Checker<ProtocolModel<P>>) -> Outcome {
             Expectation::Always | Expectation::Eventually => (found.is_none(), found),
             Expectation::Sometimes => (found.is_some(), None),
         };
-        let counterexample = found.map(|path| schedule_of(checker.model(), path.into_actions()));
+        let counterexample = found.map(|path| checker.model().schedule(path.into_actions()));
         properties.push(Finding {
             name: property.name,
             holds,
@@ -218,7 +272,7 @@ fn schedule_step<P: Explorable>(before: &State<P>, action: &ActionOf<P>) -> Sche
         | Action::NotifyReturn(..)
         | Action::Resize(..) => None,
     };
-    ScheduleStep { step: Act::Step(action::step(before, action)), message }
+    ScheduleStep { step: Event::Act(Act::Step(action::step(before, action))), message }
 }
 
 /// Serves stateright's Explorer on that address, for exploration by hand. Returns when the server

@@ -12,6 +12,7 @@
 //! - [`properties`]: what must hold in every state; [`ghost`]: what the property checkers remember
 //!   besides the state of processes;
 //! - [`mod@explore`]: the search and its results;
+//! - [`log_model`]: protocols that follow an agreed log, with the log as a part of the state;
 //! - [`symmetry`]: states that differ only by a renaming of processes; [`fair`]: infinite
 //!   schedules;
 //! - [`rules`]: the state model, where every configuration is explored instead of every schedule.
@@ -24,6 +25,7 @@ pub mod fair;
 pub mod ghost;
 pub mod limits;
 pub mod log;
+pub mod log_model;
 pub mod model;
 pub mod properties;
 pub mod rules;
@@ -32,9 +34,10 @@ pub mod symmetry;
 
 pub use bounds::{Bounds, Channels, CrashNotifications, Down, Tolerates};
 pub use explore::{
-    Finding, Outcome, ScheduleStep, SearchOrder, explore, explore_fair, explore_model,
+    Event, Finding, Outcome, ScheduleStep, SearchOrder, explore, explore_fair, explore_model,
 };
 pub use limits::{Limits, Stopped};
+pub use log_model::{LogBounds, LogModel, explore_log};
 pub use model::ProtocolModel;
 pub use rules::explore_rules;
 #[cfg(test)]

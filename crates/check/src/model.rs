@@ -8,7 +8,7 @@
 mod enabled;
 mod faults;
 mod handle;
-mod memo;
+pub(crate) mod memo;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,8 +26,7 @@ use crate::log::Log;
 use crate::properties;
 use crate::state::{Hashed, NotCompared, PerProcess, Process, Spent, State};
 use crate::symmetry::{self, NoSymmetry, Renamings};
-pub(crate) use memo::SharedInput;
-use memo::{Memo, Transition};
+pub(crate) use memo::{Memo, SharedInput, Transition};
 
 /// The subject of an exploration: a protocol, its setup, and the bounds.
 #[derive(Debug)]

@@ -32,7 +32,7 @@ use kgate_spec::convergence::{AT_MOST_L_TOKENS, NORMAL_IN_TIME, SOMEBODY_CAN_MOV
 use kgate_spec::scenario::{Act, Movers};
 use kgate_spec::{AtMostK, Convergence, SometimesK};
 
-use crate::explore::{Finding, Outcome, ScheduleStep};
+use crate::explore::{Event, Finding, Outcome, ScheduleStep};
 use crate::fair;
 use crate::limits::Limits;
 use laws::Walk;
@@ -178,7 +178,10 @@ fn schedule_of<R: Rules>(space: &Space<R>, walk: &Walk) -> Vec<ScheduleStep> {
         let movers: Vec<(NodeId, Option<String>)> =
             (0..space.processes()).filter_map(mover).collect();
         let states = print_states(space, edge.to, edge.movers).join("; ");
-        steps.push(ScheduleStep { step: Act::Move(Movers::These(movers)), message: Some(states) });
+        steps.push(ScheduleStep {
+            step: Event::Act(Act::Move(Movers::These(movers))),
+            message: Some(states),
+        });
         at = edge.to;
     }
     steps

@@ -23,6 +23,7 @@ use crate::{
 
 mod faults;
 mod fingerprints;
+mod log_model;
 mod outdated;
 mod slots;
 mod spin;

@@ -1,5 +1,7 @@
 //! What the model checker may use to visit fewer states.
 
+use alloc::vec::Vec;
+
 use crate::{NodeId, Protocol};
 
 /// Facts about a protocol that let the model checker count several states as one. Every default is
@@ -11,6 +13,15 @@ pub trait Explorable: Protocol {
     /// this process.
     fn is_outdated(&self, _from: NodeId, _message: &Self::Message) -> bool {
         false
+    }
+
+    /// Forgets what affects only the length of timers, which a model without time ignores.
+    fn forget_times(&mut self) {}
+
+    /// What this process has written down for requests and grants, where one process decides for
+    /// all: the order in which it serves, and what it keeps when every request has ended.
+    fn inventory(&self) -> Inventory {
+        Inventory::default()
     }
 
     /// This process after a permutation of the names: its state if every process p were called
@@ -29,4 +40,40 @@ pub trait Explorable: Protocol {
     fn message_renamed(_message: &Self::Message, _names: &[NodeId]) -> Option<Self::Message> {
         None
     }
+}
+
+/// What a process has written down for requests and grants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// The requests that wait at this process, as the one that decides, in the order of service.
+    pub queue: Vec<Queued>,
+    /// The slots that this process, as the one that decides, counts as taken.
+    pub assigned: Vec<Assigned>,
+    /// The slots that this process keeps for later requests of its own.
+    pub cached: Vec<u32>,
+    /// The number of grants in the use of clients of this process, of adoptions without a
+    /// confirmation, and of adoption requests without an answer.
+    pub pending: usize,
+}
+
+/// A request that waits at the process that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// The process of the client.
+    pub node: NodeId,
+    /// The number of the request at that process.
+    pub ticket: u64,
+    /// The number of slots.
+    pub weight: u32,
+}
+
+/// A slot that the process that decides counts as taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assigned {
+    /// The slot.
+    pub slot: u32,
+    /// The process that has it.
+    pub node: NodeId,
+    /// The request that it was granted to, if known.
+    pub ticket: Option<u64>,
 }

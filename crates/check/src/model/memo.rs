@@ -20,18 +20,19 @@ type SharedEffect<P> = Effect<Sent<P>, <P as Protocol>::Timer, <P as Protocol>::
 
 /// A transition of a process.
 #[derive(Debug)]
-pub(super) struct Transition<P: Explorable> {
+pub(crate) struct Transition<P: Explorable> {
     /// The process afterwards.
-    pub(super) after: Arc<Process<P>>,
+    pub(crate) after: Arc<Process<P>>,
     /// The effects, in order, apart from those on stable storage, which are applied to `after`.
-    pub(super) effects: Box<[SharedEffect<P>]>,
+    pub(crate) effects: Box<[SharedEffect<P>]>,
     /// The refusal of the input, if it was refused.
-    pub(super) refused: Option<Refusal>,
+    pub(crate) refused: Option<Refusal>,
 }
 
 impl<P: Explorable> Transition<P> {
     /// The transition of a process that has just become `protocol`.
-    pub(super) fn new(protocol: P, mut stored: Option<P::Durable>, mut out: Outbox<P>) -> Self {
+    pub(crate) fn new(mut protocol: P, mut stored: Option<P::Durable>, mut out: Outbox<P>) -> Self {
+        protocol.forget_times();
         let mut effects = Vec::new();
         while let Some(effect) = out.pop() {
             match effect {
@@ -96,15 +97,15 @@ struct Step<P: Explorable> {
 
 /// The remembered transitions, each at the place of its digest.
 #[derive(Debug)]
-pub(super) struct Memo<P: Explorable>(OnceLock<Mutex<Vec<Option<Step<P>>>>>);
+pub(crate) struct Memo<P: Explorable>(OnceLock<Mutex<Vec<Option<Step<P>>>>>);
 
 impl<P: Explorable> Memo<P> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(OnceLock::new())
     }
 
     /// The transition of `before` by an input.
-    pub(super) fn make(
+    pub(crate) fn make(
         &self,
         before: &Arc<Process<P>>,
         input: SharedInput<P>,

@@ -1,15 +1,17 @@
 //! Fingerprints must distinguish states: a state that is taken for another is never visited.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use kgate_core::{Protocol, Setup};
+use kgate_protocols::home::Home;
 use kgate_protocols::registry::{self, ENTRIES, Entry, MutexProtocol, Visitor};
 use stateright::Model;
 
 use crate::model::ProtocolModel;
-use crate::{Bounds, CrashNotifications};
+use crate::{Bounds, CrashNotifications, LogBounds, LogModel};
 
 /// Like the hasher of `stateright`, it hashes every number as a 64-bit word and so ignores widths:
 /// what follows a list without a length can be taken for its next element.
@@ -34,27 +36,33 @@ impl Hasher for Words {
     }
 }
 
+/// Visits every state and compares it, field by field, with the one of the same fingerprint.
+fn distinct<M: Model>(model: &M) -> usize
+where
+    M::State: Clone + Debug + Eq + Hash,
+{
+    let (mut seen, mut ahead, mut actions) = (BTreeMap::new(), model.init_states(), Vec::new());
+    while let Some(state) = ahead.pop() {
+        let mut hasher = Words::default();
+        state.hash(&mut hasher);
+        if let Some(known) = seen.get(&hasher.finish()) {
+            assert!(*known == state, "one fingerprint, two states:\n{known:?}\n{state:?}");
+            continue;
+        }
+        model.actions(&state, &mut actions);
+        ahead.extend(actions.drain(..).filter_map(|action| model.next_state(&state, action)));
+        seen.insert(hasher.finish(), state);
+    }
+    seen.len()
+}
+
 struct Compare(Setup, Bounds);
 
 impl Visitor for Compare {
     type Output = usize;
 
-    /// Visits every state and compares it, field by field, with the one of the same fingerprint.
     fn visit<M: MutexProtocol, D: Protocol>(self) -> usize {
-        let model = ProtocolModel::<M>::new(self.0, self.1);
-        let (mut seen, mut ahead, mut actions) = (BTreeMap::new(), model.init_states(), Vec::new());
-        while let Some(state) = ahead.pop() {
-            let mut hasher = Words::default();
-            state.hash(&mut hasher);
-            if let Some(known) = seen.get(&hasher.finish()) {
-                assert!(*known == state, "one fingerprint, two states:\n{known:?}\n{state:?}");
-                continue;
-            }
-            model.actions(&state, &mut actions);
-            ahead.extend(actions.drain(..).filter_map(|action| model.next_state(&state, action)));
-            seen.insert(hasher.finish(), state);
-        }
-        seen.len()
+        distinct(&ProtocolModel::<M>::new(self.0, self.1))
     }
 }
 
@@ -82,5 +90,18 @@ fn fingerprints_distinguish_states() {
         if entry.detector.is_some() && !entry.follows_log {
             assert!(compare(entry, 2, 1, 1) > 100, "{}", entry.name);
         }
+    }
+}
+
+/// The log model, with every kind of fault.
+#[test]
+fn fingerprints_of_the_log_model_distinguish_states() {
+    let few = LogBounds { entries: vec![0, 0, 1], ..LogBounds::new(1) };
+    let worlds = [
+        LogBounds { adoptions: 2, drains: 1, faulty: vec![0], ..few.clone() },
+        LogBounds { evictions: 1, deaths: 1, durable: 1, faulty: vec![0], ..few },
+    ];
+    for bounds in worlds {
+        assert!(distinct(&LogModel::<Home>::new(Setup::new(3, 1), bounds)) > 10_000);
     }
 }

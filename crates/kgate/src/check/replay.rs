@@ -167,7 +167,7 @@ fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario 
         expect: if endless { Expect::Correct } else { Expect::Violated(finding.name.into()) },
         repaired: args.as_printed.is_some() && !endless && setting.tolerated,
         start: Vec::new(),
-        steps: steps.map(|found| entry(found.step.clone())).collect(),
+        steps: steps.filter_map(|found| found.step.act()).cloned().map(entry).collect(),
         end_notes: Vec::new(),
         end: Vec::new(),
     }

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use kgate_core::{Defects, Incarnation, LogView, NodeId, Term};
+use kgate_core::{Assigned, Defects, Incarnation, LogView, NodeId, Queued, Term};
 use serde::{Deserialize, Serialize};
 
 use super::closing::Closing;
@@ -466,6 +466,7 @@ impl Coordinator {
         self.number
     }
 
+    /// Who has a slot, by which grant.
     #[cfg(test)]
     pub(super) fn holders(&self) -> Vec<(u32, NodeId, Grant)> {
         self.table.holders().map(|(slot, holder)| (slot, holder.node, holder.grant)).collect()
@@ -475,5 +476,29 @@ impl Coordinator {
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
+    }
+
+    /// The waiting requests, in order.
+    pub(super) fn queue(&self) -> Vec<Queued> {
+        let queued = |Request { node, wait, .. }: &Request| Queued {
+            node: *node,
+            ticket: wait.ticket,
+            weight: wait.weight,
+        };
+        self.queue.iter().map(queued).collect()
+    }
+
+    /// The slots that somebody has.
+    pub(super) fn assigned(&self) -> Vec<Assigned> {
+        let holders = self.table.holders();
+        holders
+            .map(|(slot, &Holder { node, ticket, .. })| Assigned { slot, node, ticket })
+            .collect()
+    }
+
+    /// The version of the newest report of this incarnation in this term; 0 if there is none.
+    pub(super) fn version_from(&self, node: NodeId, incarnation: Incarnation) -> u64 {
+        let peer = self.peers.get(&node).filter(|peer| peer.incarnation == incarnation);
+        peer.map_or(0, |peer| peer.last)
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct Member {
     /// The version of the newest report of this term.
     pub(super) version: u64,
     /// The version of the newest assignment of this term.
-    seen: u64,
+    pub(super) seen: u64,
     /// The version of the newest report of this term that the home has.
     pub(super) acked: u64,
     /// The greatest number of a grant of this term that an assignment has listed (H6).

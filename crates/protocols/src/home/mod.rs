@@ -33,6 +33,7 @@
 //! - `coordinator.rs`: the home in its term, with its `table.rs`; `closing.rs`: what it leaves;
 //! - `suspend.rs`: a clean stop, and resuming after it;
 //! - `grant.rs`, `message.rs`: names and messages;
+//! - `explore.rs`: what the model checker may know;
 //! - `defects.rs`: what goes wrong without each rule (H1 to H17, cited at the code);
 //!   `omissions.rs`: the same by name, for the laboratory.
 //!
@@ -50,6 +51,7 @@ mod adoption;
 mod closing;
 mod coordinator;
 pub mod defects;
+mod explore;
 mod grant;
 mod member;
 mod message;
@@ -67,9 +69,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Defects, Explorable, Fence, GrantId, Incarnation, Input, InputOf, LogView, Mechanism, NodeId,
-    Observation, Outbox, Phase, Placement, Protocol, Refusal, Setup, Span, Stamp, Suspend, Term,
-    Time, TransientFaults, ViewId,
+    Defects, Fence, GrantId, Incarnation, Input, InputOf, LogView, Mechanism, NodeId, Observation,
+    Outbox, Phase, Placement, Protocol, Refusal, Setup, Span, Stamp, Suspend, Term, Time,
+    TransientFaults, ViewId,
 };
 
 use coordinator::Coordinator;
@@ -426,7 +428,6 @@ impl Protocol for Home {
     }
 }
 
-impl Explorable for Home {}
 impl Suspend for Home {
     fn suspend(&self) -> Option<Box<Suspended>> {
         self.to_suspended().map(Box::new)

@@ -1,0 +1,151 @@
+//! The properties of the log model. P1 to P6 are those of `docs/internals/home.md`.
+
+use kgate_core::{Assigned, Explorable, Inventory, NodeId, Queued};
+use kgate_spec::Fate;
+use kgate_spec::history::NOTHING_FROM_NOTHING;
+use kgate_spec::{EveryoneServed, NoResidue, SometimesK, WithinK};
+use stateright::{Model, Property};
+
+use super::action::LogAction;
+use super::state::{LogState, Run};
+use super::{LogModel, small};
+use crate::properties::{K_INSIDE, NOT_REFUSED};
+use crate::state::InFlight;
+
+/// P1: no two clients believe in the same slot.
+pub const ONE_HOLDER: &str = "a slot has one holder";
+/// P2: each grant of a slot has a greater fence than the grants before it.
+pub const FENCES_GROW: &str = "the fences of a slot increase";
+/// P3: the process that decides serves requests in the order of its queue.
+pub const SERVED_IN_ORDER: &str = "requests are served in their order";
+
+/// All properties. Only the first state counts that violates a property (or that reaches it, for
+/// what must be reached).
+pub(super) fn all<P: Explorable>() -> Vec<Property<LogModel<P>>> {
+    vec![
+        Property::always(ONE_HOLDER, |model: &LogModel<P>, state: &LogState<P>| {
+            !model.first(0, state.has_broken(ONE_HOLDER))
+        }),
+        Property::always(FENCES_GROW, |model, state: &LogState<P>| {
+            !model.first(1, state.has_broken(FENCES_GROW))
+        }),
+        Property::always(SERVED_IN_ORDER, |model, state: &LogState<P>| {
+            !model.first(2, state.has_broken(SERVED_IN_ORDER))
+        }),
+        Property::always(EveryoneServed::NAME, |model, state| {
+            !model.first(3, is_quiet(state) && waits(state))
+        }),
+        Property::always(NoResidue::NAME, |model, state| {
+            !model.first(4, is_quiet(state) && !waits(state) && has_residue(model, state))
+        }),
+        Property::always(WithinK::NAME, |model, state: &LogState<P>| {
+            !model.first(5, state.has_broken(WithinK::NAME))
+        }),
+        Property::always(NOTHING_FROM_NOTHING, |model, state: &LogState<P>| {
+            !model.first(6, state.has_broken(NOTHING_FROM_NOTHING))
+        }),
+        Property::always(NOT_REFUSED, |model, state: &LogState<P>| {
+            !model.first(7, state.refused.is_some())
+        }),
+        Property::sometimes(K_INSIDE, |model, state: &LogState<P>| {
+            let k = model.setup.k;
+            model.first(8, SometimesK::shown(k, state.slots_in_use(k) as usize))
+        }),
+    ]
+}
+
+/// Whether nothing is left that must happen: what is possible now are new requests and new faults.
+fn is_quiet<P: Explorable>(state: &LogState<P>) -> bool {
+    let is_settled = |node| {
+        let at = state.node(node);
+        match at.run {
+            Run::Up => {
+                at.applied == state.length() && at.lease && !at.is_new && state.is_member(node)
+            }
+            Run::Down => false,
+            Run::Crashed => !state.is_member(node),
+        }
+    };
+    state.in_flight.is_empty()
+        && state.timers.is_empty()
+        && state.ids().all(is_settled)
+        && state.permits.iter().all(|permit| !permit.believes() && permit.sessions.is_empty())
+}
+
+fn waits<P: Explorable>(state: &LogState<P>) -> bool {
+    state.nodes.iter().any(|node| node.run == Run::Up && !node.waiting.is_empty())
+}
+
+/// P5: whether something of an ended request is left that can be in the way of another. What a home
+/// counts as taken since an older term is found out about when somebody waits; so somebody does.
+fn has_residue<P: Explorable>(model: &LogModel<P>, state: &LogState<P>) -> bool {
+    let up = || state.ids().filter(|node| state.is_up(*node));
+    let inventory = |node: NodeId| state.processes[node.index()].protocol().inventory();
+    let keeps = |Inventory { queue, pending, .. }| pending > 0 || !queue.is_empty();
+    up().any(|node| keeps(inventory(node)))
+        || up().any(|node| !is_served(model, state.clone(), node))
+}
+
+/// More steps than a request takes to be served.
+const MOST_STEPS: usize = 1000;
+
+/// Whether a request for all slots is served, if nothing else happens.
+fn is_served<P: Explorable>(model: &LogModel<P>, mut state: LogState<P>, node: NodeId) -> bool {
+    let mut action = LogAction::Acquire(node, small(state.latest().k));
+    for _ in 0..MOST_STEPS {
+        let Some(next) = model.next_state(&state, action) else { return false };
+        state = next;
+        if state.node(node).waiting.is_empty() {
+            return true;
+        }
+        action = if let Some(InFlight { from, to, message }) = state.in_flight.first() {
+            LogAction::Message(0, Fate::Arrives, (*from, *to, message.clone()))
+        } else if let Some((node, timer)) = state.timers.first() {
+            LogAction::Expire(*node, timer.clone())
+        } else {
+            return false;
+        };
+    }
+    false
+}
+
+impl<P: Explorable> LogState<P> {
+    /// A transition violates a property.
+    pub(super) fn breaks(&mut self, property: &'static str) {
+        if !self.has_broken(property) {
+            self.broken.push(property);
+        }
+    }
+
+    /// Whether a transition has violated that property.
+    pub fn has_broken(&self, property: &str) -> bool {
+        self.broken.contains(&property)
+    }
+}
+
+/// P3: whether a transition of the process that decides has granted a request although one that
+/// was before it in the queue, and is not too large, still waits. `is_earlier` tells whether a
+/// request that arrived with the transition belongs before that one.
+pub(super) fn overtakes(
+    before: &Inventory,
+    after: &Inventory,
+    k: u32,
+    is_earlier: impl Fn(NodeId, NodeId) -> bool,
+) -> bool {
+    let granted = after.assigned.iter().filter(|line| {
+        let known = |other: &&Assigned| (other.node, other.ticket) == (line.node, line.ticket);
+        line.ticket.is_some() && before.assigned.iter().find(known).is_none()
+    });
+    let place = |node, ticket| {
+        before.queue.iter().position(|other| (other.node, Some(other.ticket)) == (node, ticket))
+    };
+    granted.into_iter().any(|line| {
+        let own = place(line.node, line.ticket);
+        let stays = |&(at, other): &(usize, &Queued)| {
+            other.weight <= k
+                && after.queue.contains(other)
+                && own.map_or(!is_earlier(line.node, other.node), |own| at < own)
+        };
+        before.queue.iter().enumerate().any(|queued| stays(&queued))
+    })
+}
