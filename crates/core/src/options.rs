@@ -27,6 +27,9 @@ pub struct SlotOptions {
     /// The interval at which a process repeats its request to the processes that have not answered,
     /// on links that lose messages; also the time that a waiting request stays in a single lane.
     pub ask_again: Option<Span>,
+    /// At k = 1 a holder hands its slot over directly to the next one (`home`): one delay instead
+    /// of two, for one message more.
+    pub pass: bool,
 }
 
 impl Default for SlotOptions {
@@ -41,6 +44,7 @@ impl Default for SlotOptions {
             batch: 1,
             lanes: 1,
             ask_again: None,
+            pass: false,
         }
     }
 }

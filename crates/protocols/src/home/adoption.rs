@@ -120,6 +120,7 @@ impl Home {
             count: fence.count(),
             passed: 0,
             keep: false,
+            next: None,
             usage: Usage::Unconfirmed(id),
         });
         self.member.changed = true;

@@ -6,19 +6,21 @@ use alloc::vec::Vec;
 use kgate_core::{Defects, Incarnation, LogView, NodeId, Term};
 use serde::{Deserialize, Serialize};
 
+use super::Options;
 use super::closing::Closing;
 use super::defects::{
     H_FIFO, H4_REPORTS, H5, H6_EARLY, H8_ADOPTED, H8_UNSURE, H9_ANY, H11_FIRST, H11_LAST, H11_PAST,
-    H11_SURE,
+    H11_SURE, H20_CLOSING,
 };
 use super::grant::Grant;
 use super::message::{AdoptionRequest, Assignment, Head, Held, Line, Report, Wait};
+use super::pass::{self, Promise};
 use super::table::{Found, Holder, Slot, Table};
 use crate::slots::SlotSet;
 
 /// What the home knows of a member that has spoken to it, or that it has asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Peer {
+pub(super) struct Peer {
     incarnation: Incarnation,
     /// The version of its newest report; 0 if it has said nothing in this term.
     last: u64,
@@ -27,7 +29,7 @@ struct Peer {
     /// The version of the newest assignment to it.
     version: u64,
     /// Whether it knows that others wait.
-    recalled: bool,
+    pub(super) recalled: bool,
     /// Whether an assignment must go to it,
     due: bool,
     /// and whether that says something new.
@@ -37,7 +39,7 @@ struct Peer {
 impl Peer {
     /// Something changes that the member must know; returns the version of the assignment that says
     /// so.
-    fn tell(&mut self) -> u64 {
+    pub(super) fn tell(&mut self) -> u64 {
         (self.due, self.changed) = (true, true);
         self.version + 1
     }
@@ -45,10 +47,10 @@ impl Peer {
 
 /// A waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Request {
-    node: NodeId,
-    incarnation: Incarnation,
-    wait: Wait,
+pub(super) struct Request {
+    pub(super) node: NodeId,
+    pub(super) incarnation: Incarnation,
+    pub(super) wait: Wait,
 }
 
 impl Request {
@@ -61,15 +63,19 @@ impl Request {
 /// The home in one term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Coordinator {
-    me: NodeId,
+    pub(super) me: NodeId,
     incarnation: Incarnation,
-    term: Term,
+    pub(super) term: Term,
     #[serde(skip)]
-    defects: Defects,
+    pub(super) defects: Defects,
+    #[serde(skip)]
+    pub(super) options: Options,
     /// The number of the last grant.
-    number: u64,
-    table: Table,
-    queue: VecDeque<Request>,
+    pub(super) number: u64,
+    pub(super) table: Table,
+    pub(super) queue: VecDeque<Request>,
+    /// H20: the grant that follows the present one.
+    pub(super) promise: Option<Promise>,
     peers: BTreeMap<NodeId, Peer>,
     /// The greatest clock that it has heard of.
     clock: u64,
@@ -85,7 +91,7 @@ impl Coordinator {
         incarnation: Incarnation,
         term: Term,
         log: &LogView,
-        defects: Defects,
+        (options, defects): (Options, Defects),
     ) -> Self {
         let settled = log.created >= term || defects.has(H5);
         Self {
@@ -93,9 +99,11 @@ impl Coordinator {
             incarnation,
             term,
             defects,
+            options,
             number: 0,
             table: Table::new(settled),
             queue: VecDeque::new(),
+            promise: None,
             peers: BTreeMap::new(),
             clock: 0,
             settled,
@@ -113,8 +121,8 @@ impl Coordinator {
     }
 
     /// Goes on after a pause in which messages may have been lost.
-    pub(super) fn resume(&mut self, defects: Defects) {
-        self.defects = defects;
+    pub(super) fn resume(&mut self, options: Options, defects: Defects) {
+        (self.options, self.defects) = (options, defects);
         self.repeat();
     }
 
@@ -125,7 +133,7 @@ impl Coordinator {
         }
     }
 
-    fn peer(&mut self, node: NodeId, incarnation: Incarnation) -> &mut Peer {
+    pub(super) fn peer(&mut self, node: NodeId, incarnation: Incarnation) -> &mut Peer {
         let peer = self.peers.entry(node).or_default();
         if peer.incarnation != incarnation {
             *peer = Peer { incarnation, ..Peer::default() };
@@ -145,8 +153,9 @@ impl Coordinator {
         }
         let peer = self.peer(node, incarnation);
         (peer.last, peer.seen) = (report.version, report.seen.max(peer.seen));
-        let seen = report.seen;
-        let returned = self.take_returns(node, seen, &report);
+        self.take_passed(node, &report.holds);
+        self.confirm_cancelled(node, report.seen, &report.holds);
+        let returned = self.take_returns(node, &report, log);
         self.take_claims(node, incarnation, &report);
         if let Some(closing) = &report.closing {
             self.take_over(closing, log);
@@ -157,13 +166,13 @@ impl Coordinator {
     }
 
     /// H6, H9: what the member has returned, or has not taken. Returns the tickets of these grants.
-    fn take_returns(&mut self, node: NodeId, seen: u64, report: &Report) -> Vec<u64> {
+    fn take_returns(&mut self, node: NodeId, report: &Report, log: &LogView) -> Vec<u64> {
         let lists = |all: &[Held], slot: u32, is: &dyn Fn(Grant) -> bool| {
             all.iter().any(|held| held.slots.contains(slot) && is(held.grant))
         };
         let (mut ended, mut tickets) = (Vec::new(), Vec::new());
         for (slot, holder) in self.table.holders().filter(|(_, holder)| holder.node == node) {
-            let on_its_way = holder.assignment > seen && !self.defects.has(H6_EARLY);
+            let on_its_way = holder.assignment > report.seen && !self.defects.has(H6_EARLY);
             if on_its_way || lists(&report.holds, slot, &|grant| grant.is_same(holder.grant)) {
                 continue;
             }
@@ -173,7 +182,7 @@ impl Coordinator {
             ended.push((slot, freed || self.defects.has(H9_ANY)));
             tickets.extend(holder.ticket);
         }
-        ended.into_iter().for_each(|(slot, certain)| self.table.end(slot, certain));
+        ended.into_iter().for_each(|(slot, certain)| self.end(slot, certain, log));
         tickets
     }
 
@@ -234,6 +243,7 @@ impl Coordinator {
         log: &LogView,
     ) {
         for ask in asks {
+            self.take_passed_ask(ask.held.grant);
             let may = self.may_adopt(ask, log);
             let peer = self.peer(node, incarnation);
             (peer.due, peer.changed) = (true, true);
@@ -241,6 +251,7 @@ impl Coordinator {
                 continue;
             }
             let assignment = peer.tell();
+            self.take_back_if_moved(&ask.held.slots);
             for &slot in ask.held.slots.as_slice() {
                 let sure = self.table.is_sure(slot) || self.defects.has(H11_SURE);
                 let (grant, ticket, keep) = (ask.held.grant, None, false);
@@ -287,6 +298,7 @@ impl Coordinator {
             .holders()
             .filter(|(_, holder)| holder.node == node)
             .filter_map(|(_, holder)| holder.ticket)
+            .chain(self.promised_ticket(node))
             .collect();
         for &wait in waits {
             self.clock = self.clock.max(wait.clock);
@@ -319,10 +331,11 @@ impl Coordinator {
     /// The log was applied further, within this term.
     pub(super) fn on_log(&mut self, log: &LogView) {
         let present = |node, incarnation| log.directory.incarnation(node) == Some(incarnation);
+        self.review_promise(log);
         let gone = self.table.holders();
         let gone = gone.filter(|(_, holder)| !present(holder.node, holder.incarnation));
         let gone: Vec<u32> = gone.map(|(slot, _)| slot).collect();
-        gone.into_iter().for_each(|slot| self.table.end(slot, false));
+        gone.into_iter().for_each(|slot| self.end(slot, false, log));
         self.queue.retain(|request| present(request.node, request.incarnation));
         self.peers.retain(|node, peer| present(*node, peer.incarnation));
         self.table.cut(log.k);
@@ -338,6 +351,9 @@ impl Coordinator {
         let mut granted = Vec::new();
         let blocked = loop {
             let fits = |request: &Request| request.wait.weight <= log.k; // H16
+            if self.promise.is_some() && log.k > 1 {
+                break true; // H20: the promised one is the first again, and not overtaken.
+            }
             let Some(first) = self.queue.iter().position(fits) else { break false };
             let free = |request: &Request| {
                 self.table.lowest_free(request.wait.weight, log.k, &log.reserved)
@@ -356,6 +372,7 @@ impl Coordinator {
             self.peer(node, incarnation).recalled = blocked;
         }
         if blocked {
+            self.promise(log);
             self.ask_back(log);
         }
     }
@@ -435,6 +452,7 @@ impl Coordinator {
         }
         let line = |(grant, (ticket, keep, slots)): (Grant, (_, _, Vec<u32>))| Line {
             ticket,
+            next: self.next_of(&slots),
             held: Held { slots: SlotSet::new(slots.into()), grant },
             keep,
         };
@@ -447,7 +465,11 @@ impl Coordinator {
             let peer = self.peers.get(&holder.node);
             self.defects.has(H8_ADOPTED) || peer.is_some_and(|peer| peer.seen >= holder.assignment)
         };
-        self.table.close(taken, self.defects.has(H8_UNSURE))
+        let mut closing = self.table.close(taken, self.defects.has(H8_UNSURE));
+        if self.promise.is_some() && !self.defects.has(H20_CLOSING) {
+            closing.forget(pass::SLOT);
+        }
+        closing
     }
 
     /// Whether anything is left but cached slots: a queue, or something uncertain.

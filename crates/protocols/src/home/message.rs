@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::closing::Closing;
 use super::grant::Grant;
+use super::pass::Next;
 use crate::slots::SlotSet;
 
 /// What both messages begin with.
@@ -92,6 +93,8 @@ pub struct Line {
     pub held: Held,
     /// Whether the member had these slots last, and may expect to need them again.
     pub keep: bool,
+    /// What is to be passed on when its client has returned them (H20).
+    pub next: Option<Next>,
 }
 
 /// All that the home has to say to a member. Answered by a [`Report`] if the member does not take
@@ -116,6 +119,17 @@ pub struct Assignment {
     pub lines: Vec<Line>,
 }
 
+/// The holder of the slot hands it over (H20). Not answered: the home sends the same line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Pass {
+    /// The sender and the receiver.
+    pub head: Head,
+    /// The grant, as the home numbered it.
+    pub line: Line,
+    /// The number of slots, as far as the sender knows.
+    pub k: u32,
+}
+
 /// A message of `home`.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HomeMessage {
@@ -123,18 +137,21 @@ pub enum HomeMessage {
     Report(Box<Report>),
     /// From the home to a member.
     Assignment(Box<Assignment>),
+    /// From a holder to the next one.
+    Pass(Box<Pass>),
 }
 
 impl kgate_core::Message for HomeMessage {
-    const KINDS: usize = 2;
+    const KINDS: usize = 3;
     fn kind(&self) -> usize {
         match self {
             Self::Report(_) => 0,
             Self::Assignment(_) => 1,
+            Self::Pass(_) => 2,
         }
     }
     fn kind_name(kind: usize) -> &'static str {
-        ["report", "assignment"][kind]
+        ["report", "assignment", "pass"][kind]
     }
 }
 
@@ -143,6 +160,7 @@ impl HomeMessage {
         match self {
             Self::Report(report) => report.head,
             Self::Assignment(assignment) => assignment.head,
+            Self::Pass(pass) => pass.head,
         }
     }
 
@@ -151,6 +169,7 @@ impl HomeMessage {
         let version = match self {
             Self::Report(report) => report.version,
             Self::Assignment(assignment) => assignment.version,
+            Self::Pass(pass) => pass.line.held.grant.number,
         };
         let Head { from, term, .. } = self.head();
         (from, term, version)
@@ -161,6 +180,7 @@ impl HomeMessage {
         match self {
             Self::Report(report) => report.check(),
             Self::Assignment(assignment) => assignment.check(),
+            Self::Pass(pass) => pass.check(),
         }
     }
 }
@@ -201,7 +221,27 @@ impl Assignment {
     fn check(&self) -> Result<(), Refusal> {
         sound(self.seen <= self.version, "seen before it was sent")?;
         sound(self.clock < Fence::TICKS, "a clock out of reach")?;
-        self.lines.iter().try_for_each(|line| line.held.check(self.head.term))
+        self.lines.iter().try_for_each(|line| line.check(self.head.term))
+    }
+}
+
+impl Line {
+    fn check(&self, term: Term) -> Result<(), Refusal> {
+        let is_fresh = |grant: Grant| (grant.term, grant.attempt) == (term, 0);
+        self.held.check(term)?;
+        self.next.map_or(Ok(()), |next| {
+            sound(is_fresh(next.grant) && next.grant.number < Fence::TICKS, "no such promise")?;
+            sound(next.node.0 < Fence::NODES, "no such node")
+        })
+    }
+}
+
+impl Pass {
+    fn check(&self) -> Result<(), Refusal> {
+        self.line.check(self.head.term)?;
+        let Grant { term, attempt, .. } = self.line.held.grant;
+        let is_alone = self.line.held.slots.len() == 1 && self.line.next.is_none();
+        sound((term, attempt) == (self.head.term, 0) && is_alone, "not what can be passed on")
     }
 }
 
@@ -238,6 +278,9 @@ impl fmt::Display for Line {
         if let Some(ticket) = self.ticket {
             write!(f, " for #{ticket}")?;
         }
+        if let Some(next) = self.next {
+            write!(f, " then {:?} for {} #{}", next.grant, next.node, next.ticket)?;
+        }
         if self.keep { f.write_str(" keep") } else { Ok(()) }
     }
 }
@@ -261,6 +304,7 @@ impl fmt::Debug for HomeMessage {
                 list(f, " has", &assignment.lines)?;
                 if assignment.recall { f.write_str(" recall") } else { Ok(()) }
             }
+            Self::Pass(pass) => write!(f, "Pass e{}: {}", pass.head.term.0, pass.line),
         }
     }
 }

@@ -52,12 +52,14 @@ pub mod defects;
 mod grant;
 mod member;
 mod message;
+mod pass;
 mod suspend;
 mod table;
 
 pub use closing::{Closing, Last};
 pub use grant::Grant;
-pub use message::{AdoptionRequest, Assignment, Head, Held, HomeMessage, Line, Report, Wait};
+pub use message::{AdoptionRequest, Assignment, Head, Held, HomeMessage, Line, Pass, Report, Wait};
+pub use pass::Next;
 pub use suspend::Suspended;
 
 use alloc::boxed::Box;
@@ -71,7 +73,7 @@ use kgate_core::{
 };
 
 use coordinator::Coordinator;
-use defects::{H2, H3, H9_STALE};
+use defects::{H2, H3};
 use member::{Hold, Member, Usage};
 
 /// The greatest number of messages put aside for later log entries. Further ones are dropped as if
@@ -108,10 +110,11 @@ pub struct Home {
 }
 
 /// The options that matter here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Options {
     keep: bool,
     cohort: u16,
+    pass: bool,
     ask_again: Option<Span>,
 }
 
@@ -143,11 +146,11 @@ impl Home {
     /// A term begins, or this process enters it.
     fn begin_term(&mut self, successive: bool) {
         let closing = self.coordinator.take().filter(|_| successive).map(|former| former.close());
-        self.member.begin_term(closing, self.defects.has(H9_STALE));
+        self.member.begin_term(closing, self.defects);
         let Some(home) = self.home.filter(|_| self.is_member) else { return };
         if (home.node, home.incarnation) == (self.me, self.incarnation) {
-            let new =
-                Coordinator::new(self.me, self.incarnation, home.term, &self.log, self.defects);
+            let rules = (self.options, self.defects);
+            let new = Coordinator::new(self.me, self.incarnation, home.term, &self.log, rules);
             self.coordinator = Some(Box::new(new));
         }
         if self.coordinator.is_some() || self.member.has_news(self.lease) {
@@ -187,16 +190,16 @@ impl Home {
             coordinator.on_log(&self.log);
         }
         self.fail_too_large(out);
-        self.drop_unusable();
+        self.drop_unusable(out);
         if self.has_ripe_ask() {
             self.member.report();
         }
     }
 
-    fn on_lease(&mut self, valid: bool) {
+    fn on_lease(&mut self, valid: bool, out: &mut Out) {
         if self.lease != valid {
             self.lease = valid;
-            self.drop_unusable();
+            self.drop_unusable(out);
             if self.member.waits().next().is_some() {
                 self.member.report();
             }
@@ -216,7 +219,7 @@ impl Home {
         let head = message.head();
         let is_early = match &message {
             HomeMessage::Report(_) => head.index > self.log.index && !self.defects.has(H2),
-            HomeMessage::Assignment(_) => false,
+            HomeMessage::Assignment(_) | HomeMessage::Pass(_) => false,
         };
         if is_early || self.home.is_none_or(|home| head.term > home.term) {
             self.put_aside(from, message); // H2
@@ -235,6 +238,7 @@ impl Home {
                     self.on_assignment(*assignment, out);
                 }
             }
+            HomeMessage::Pass(pass) => self.on_pass(&pass, out),
             HomeMessage::Report(report) => {
                 // H1. Only the home of this term is sent a report of it.
                 if let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_present_term) {
@@ -329,7 +333,7 @@ impl Home {
             Input::Confirm { grant } => return self.on_confirm(grant),
             Input::Deliver { from, message } => return self.on_deliver(from, message, out),
             Input::Applied(log) => return self.on_applied(log, out),
-            Input::Lease(valid) => self.on_lease(valid),
+            Input::Lease(valid) => self.on_lease(valid, out),
             Input::Expire(HomeTimer::Repeat) => self.on_repeat(out),
             Input::Resize(_) => return unsupported("a change of k outside of the log"),
             Input::Reserved(_) => return unsupported("reserved slots outside of the log"),
@@ -358,6 +362,7 @@ impl Protocol for Home {
             options: Options {
                 keep: setup.slots.keep,
                 cohort: setup.slots.cohort,
+                pass: setup.slots.pass,
                 ask_again: setup.slots.ask_again,
             },
             home: log.home(),

@@ -61,7 +61,7 @@ impl Home {
         self.member = suspended.member;
         self.coordinator = suspended.coordinator;
         if let Some(coordinator) = &mut self.coordinator {
-            coordinator.resume(self.defects);
+            coordinator.resume(self.options, self.defects);
         }
         self.follow_log(suspended.changes, out);
         // Its requests do not count without a lease.

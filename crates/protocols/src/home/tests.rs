@@ -6,6 +6,7 @@ mod fixture;
 mod harness;
 mod malformed;
 mod moves;
+mod pass;
 mod walks;
 
 use super::Home;
