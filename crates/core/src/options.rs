@@ -30,6 +30,10 @@ pub struct SlotOptions {
     /// At k = 1 a holder hands its slot over directly to the next one (`home`): one delay instead
     /// of two, for one message more.
     pub pass: bool,
+    /// The next home knows which slots the clients of the home may have (`home`): all others go on
+    /// as soon as the home is found unfit, not only when it is evicted. The first time that a
+    /// client of the home gets a slot, it waits for the witness.
+    pub witness: bool,
 }
 
 impl Default for SlotOptions {
@@ -45,6 +49,7 @@ impl Default for SlotOptions {
             lanes: 1,
             ask_again: None,
             pass: false,
+            witness: false,
         }
     }
 }

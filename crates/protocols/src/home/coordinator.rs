@@ -10,12 +10,13 @@ use super::Options;
 use super::closing::Closing;
 use super::defects::{
     H_FIFO, H4_REPORTS, H5, H6_EARLY, H8_ADOPTED, H8_UNSURE, H9_ANY, H11_FIRST, H11_LAST, H11_PAST,
-    H11_SURE, H20_CLOSING,
+    H11_SURE, H20_CLOSING, H21_OTHERS,
 };
 use super::grant::Grant;
 use super::message::{AdoptionRequest, Assignment, Head, Held, Line, Report, Wait};
 use super::pass::{self, Promise};
 use super::table::{Found, Holder, Slot, Table};
+use super::witness::{self, Former, Notes};
 use crate::slots::SlotSet;
 
 /// What the home knows of a member that has spoken to it, or that it has asked.
@@ -64,7 +65,7 @@ impl Request {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Coordinator {
     pub(super) me: NodeId,
-    incarnation: Incarnation,
+    pub(super) incarnation: Incarnation,
     pub(super) term: Term,
     #[serde(skip)]
     pub(super) defects: Defects,
@@ -76,6 +77,12 @@ pub(super) struct Coordinator {
     pub(super) queue: VecDeque<Request>,
     /// H20: the grant that follows the present one.
     pub(super) promise: Option<Promise>,
+    /// H21: what the witness was told, if there is one.
+    pub(super) notes: Option<Notes>,
+    /// The grants to clients here of which it does not know yet.
+    pub(super) pending: Vec<Grant>,
+    /// What the witness that this home was knows of its predecessor, until that is used.
+    former: Option<Former>,
     peers: BTreeMap<NodeId, Peer>,
     /// The greatest clock that it has heard of.
     clock: u64,
@@ -91,6 +98,7 @@ impl Coordinator {
         incarnation: Incarnation,
         term: Term,
         log: &LogView,
+        former: Option<Former>,
         (options, defects): (Options, Defects),
     ) -> Self {
         let settled = log.created >= term || defects.has(H5);
@@ -104,6 +112,9 @@ impl Coordinator {
             table: Table::new(settled),
             queue: VecDeque::new(),
             promise: None,
+            notes: None,
+            pending: Vec::new(),
+            former,
             peers: BTreeMap::new(),
             clock: 0,
             settled,
@@ -118,6 +129,7 @@ impl Coordinator {
     /// Whether a member may lack an assignment, on links that lose messages.
     pub(super) fn is_unacknowledged(&self) -> bool {
         self.peers.iter().any(|(node, peer)| *node != self.me && peer.version > peer.seen)
+            || self.has_unacknowledged_note()
     }
 
     /// Goes on after a pause in which messages may have been lost.
@@ -131,6 +143,7 @@ impl Coordinator {
         for peer in self.peers.values_mut() {
             peer.due |= peer.version > peer.seen;
         }
+        self.repeat_note();
     }
 
     pub(super) fn peer(&mut self, node: NodeId, incarnation: Incarnation) -> &mut Peer {
@@ -250,7 +263,7 @@ impl Coordinator {
             if !may {
                 continue;
             }
-            let assignment = peer.tell();
+            let assignment = self.announce(node, incarnation, true);
             self.take_back_if_moved(&ask.held.slots);
             for &slot in ask.held.slots.as_slice() {
                 let sure = self.table.is_sure(slot) || self.defects.has(H11_SURE);
@@ -346,7 +359,14 @@ impl Coordinator {
     fn go_on(&mut self, log: &LogView) {
         if !self.settled && self.unheard(log).next().is_none() {
             self.settled = true;
-            self.table.settle(); // H5
+            self.table.settle(&[]); // H5
+        }
+        let others = |former: &Former| {
+            self.defects.has(H21_OTHERS) || self.unheard(log).all(|node| former.is(node))
+        };
+        if !self.settled && self.former.as_ref().is_some_and(others) {
+            let former = self.former.take().expect("seen");
+            self.table.settle(former.slots()); // H21
         }
         let mut granted = Vec::new();
         let blocked = loop {
@@ -381,7 +401,7 @@ impl Coordinator {
         let Request { node, incarnation, wait } = request;
         self.number += 1;
         let keep = self.table.was_last(node, &slots);
-        let assignment = self.peer(node, incarnation).tell();
+        let assignment = self.announce(node, incarnation, false);
         let grant = Grant { term: self.term, number: self.number, attempt: 0 };
         for &slot in slots.as_slice() {
             let (ticket, sure) = (Some(wait.ticket), true);
@@ -446,7 +466,8 @@ impl Coordinator {
     /// Everything that is written down for this member, by grants.
     fn lines(&self, node: NodeId) -> Vec<Line> {
         let mut grants: BTreeMap<Grant, (Option<u64>, bool, Vec<u32>)> = BTreeMap::new();
-        for (slot, holder) in self.table.holders().filter(|(_, holder)| holder.node == node) {
+        let told = |holder: &Holder| holder.node == node && !witness::is_pending(holder);
+        for (slot, holder) in self.table.holders().filter(|(_, holder)| told(holder)) {
             let line = grants.entry(holder.grant);
             line.or_insert((holder.ticket, holder.keep, Vec::new())).2.push(slot);
         }

@@ -84,3 +84,15 @@ pub const H20_EVICT: Defects = Defects::bit(38);
 pub const H20_CANCEL: Defects = Defects::bit(39);
 /// H20: the closing table has the slot as the former holder's.
 pub const H20_CLOSING: Defects = Defects::bit(40);
+/// H21: clients of the home are let in before the witness knows.
+pub const H21_EARLY: Defects = Defects::bit(41);
+/// H21: adoptions are taken at the home before the witness knows.
+pub const H21_ADOPTED: Defects = Defects::bit(42);
+/// H21: notes of other periods are acknowledged, and such acknowledgements count.
+pub const H21_PERIOD: Defects = Defects::bit(43);
+/// H21: the note of an earlier period counts.
+pub const H21_LAST: Defects = Defects::bit(44);
+/// H21: slots outside of the note are sure before the other founders have reported.
+pub const H21_OTHERS: Defects = Defects::bit(45);
+/// H21: the slots in the note are sure, too.
+pub const H21_NOTED: Defects = Defects::bit(46);

@@ -130,6 +130,31 @@ pub struct Pass {
     pub k: u32,
 }
 
+/// What clients of the home may have (H21). Answered by [`Noted`]; on links that lose messages,
+/// repeated until it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Note {
+    /// The sender, which is home, and the receiver, which is its witness.
+    pub head: Head,
+    /// The period in which they are.
+    pub period: Term,
+    /// Greater for each later note of this period.
+    pub version: u64,
+    /// The slots.
+    pub slots: SlotSet,
+}
+
+/// The witness has a note.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Noted {
+    /// The sender and the receiver.
+    pub head: Head,
+    /// The period of the note.
+    pub period: Term,
+    /// The version of the note.
+    pub version: u64,
+}
+
 /// A message of `home`.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HomeMessage {
@@ -139,19 +164,25 @@ pub enum HomeMessage {
     Assignment(Box<Assignment>),
     /// From a holder to the next one.
     Pass(Box<Pass>),
+    /// From the home to its witness.
+    Note(Box<Note>),
+    /// From the witness to the home.
+    Noted(Box<Noted>),
 }
 
 impl kgate_core::Message for HomeMessage {
-    const KINDS: usize = 3;
+    const KINDS: usize = 5;
     fn kind(&self) -> usize {
         match self {
             Self::Report(_) => 0,
             Self::Assignment(_) => 1,
             Self::Pass(_) => 2,
+            Self::Note(_) => 3,
+            Self::Noted(_) => 4,
         }
     }
     fn kind_name(kind: usize) -> &'static str {
-        ["report", "assignment", "pass"][kind]
+        ["report", "assignment", "pass", "note", "noted"][kind]
     }
 }
 
@@ -161,17 +192,21 @@ impl HomeMessage {
             Self::Report(report) => report.head,
             Self::Assignment(assignment) => assignment.head,
             Self::Pass(pass) => pass.head,
+            Self::Note(note) => note.head,
+            Self::Noted(noted) => noted.head,
         }
     }
 
     /// What decides which of two messages of one sender and kind is newer.
     pub(super) fn age(&self) -> (Incarnation, Term, u64) {
-        let version = match self {
-            Self::Report(report) => report.version,
-            Self::Assignment(assignment) => assignment.version,
-            Self::Pass(pass) => pass.line.held.grant.number,
-        };
         let Head { from, term, .. } = self.head();
+        let (term, version) = match self {
+            Self::Report(report) => (term, report.version),
+            Self::Assignment(assignment) => (term, assignment.version),
+            Self::Pass(pass) => (term, pass.line.held.grant.number),
+            Self::Note(note) => (note.period, note.version),
+            Self::Noted(noted) => (noted.period, noted.version),
+        };
         (from, term, version)
     }
 
@@ -181,6 +216,13 @@ impl HomeMessage {
             Self::Report(report) => report.check(),
             Self::Assignment(assignment) => assignment.check(),
             Self::Pass(pass) => pass.check(),
+            Self::Note(note) => {
+                sound(note.slots.is_sound(), "slots out of order")?;
+                sound(note.period >= note.head.term, "a period before its term")
+            }
+            Self::Noted(noted) => {
+                sound(noted.period >= noted.head.term, "a period before its term")
+            }
         }
     }
 }
@@ -304,6 +346,10 @@ impl fmt::Debug for HomeMessage {
                 list(f, " has", &assignment.lines)?;
                 if assignment.recall { f.write_str(" recall") } else { Ok(()) }
             }
+            Self::Note(note) => {
+                write!(f, "Note e{} v{}: {:?}", note.period.0, note.version, note.slots)
+            }
+            Self::Noted(noted) => write!(f, "Noted e{} v{}", noted.period.0, noted.version),
             Self::Pass(pass) => write!(f, "Pass e{}: {}", pass.head.term.0, pass.line),
         }
     }

@@ -8,5 +8,6 @@ mod malformed;
 mod moves;
 mod pass;
 mod walks;
+mod witness;
 
 use super::Home;

@@ -24,6 +24,7 @@ fn drawn(seed: u64, extended: bool, defects: Defects, omissions: Omissions) -> (
     let losses = coin(3);
     let mut config = Config {
         pass: false,
+        witness: false,
         suspends: losses && coin(2),
         losses,
         keep: !coin(3),
@@ -55,6 +56,7 @@ fn drawn(seed: u64, extended: bool, defects: Defects, omissions: Omissions) -> (
 /// Draws the extensions. From numbers of their own, so that a run without them is what it was.
 fn extend(config: &mut Config, rng: &mut Rng) {
     config.pass = below(rng, 2) == 0;
+    config.witness = below(rng, 2) == 0;
     if config.pass && below(rng, 4) > 0 {
         config.k = 1;
     }
@@ -121,15 +123,16 @@ fn whatever_happens() {
 
 /// Every rule that is left out is missed by some run, and that run is clean with the rule. H_FIFO
 /// and H11_PAST are shown by tests with a plan: no oracle here looks at places in the queue, and
-/// messages that adopt in the past are refused by other checks, too. So are H20_PROOF and H20_TOP,
-/// which need several faults in one order.
+/// messages that adopt in the past are refused by other checks, too. So are H20_PROOF, H20_TOP,
+/// and H21_ADOPTED, which need several faults in one order.
 #[test]
 fn each_omission_is_found() {
     use crate::home::defects::{
         H_FENCE, H_WITHDRAW, H1, H2, H3, H4_ASSIGNMENTS, H4_REPORTS, H5, H6_EARLY, H6_LATE,
         H6_SILENT, H7, H8_ADOPTED, H8_UNSURE, H9_ANY, H9_LAPSE, H9_STALE, H10, H11_FIRST, H11_LAST,
         H11_LATEST, H11_SURE, H11_TWO, H12, H15, H17, H20_CANCEL, H20_CLOSING, H20_EVICT,
-        H20_FORGET, H20_FREE, H20_HELD, H20_LAPSE, H20_RESERVED, H20_TERM, H20_UNSURE,
+        H20_FORGET, H20_FREE, H20_HELD, H20_LAPSE, H20_RESERVED, H20_TERM, H20_UNSURE, H21_EARLY,
+        H21_LAST, H21_NOTED, H21_OTHERS, H21_PERIOD,
     };
     let switches = [
         ("H1", H1),
@@ -166,6 +169,11 @@ fn each_omission_is_found() {
         ("H20_EVICT", H20_EVICT),
         ("H20_CANCEL", H20_CANCEL),
         ("H20_CLOSING", H20_CLOSING),
+        ("H21_EARLY", H21_EARLY),
+        ("H21_PERIOD", H21_PERIOD),
+        ("H21_LAST", H21_LAST),
+        ("H21_OTHERS", H21_OTHERS),
+        ("H21_NOTED", H21_NOTED),
         ("H_FENCE", H_FENCE),
         ("H_WITHDRAW", H_WITHDRAW),
     ];
