@@ -161,6 +161,20 @@ impl Directory {
         term.map(|term| placed(home, term))
     }
 
+    /// The witness of the gate with this key: the fit member with the greatest hash after the home,
+    /// which is home next if that loses its fitness. `None` if fewer than two members are fit. Its
+    /// term is the period in which these two are home and witness; it begins with the last change
+    /// of the fitness of either or of a node with a greater hash, for the same reason.
+    pub fn witness(&self, gate: u64) -> Option<Placement> {
+        let home = self.home(gate)?;
+        let fit = self.nodes.iter().filter(|entry| entry.fit && entry.node != home.node);
+        let witness = fit.max_by_key(|entry| rank(gate, entry.node))?;
+        let worst = rank(gate, witness.node);
+        let better = self.nodes.iter().filter(|entry| rank(gate, entry.node) >= worst);
+        let term = better.map(|entry| entry.fit_changed).max()?;
+        Some(Placement { node: witness.node, incarnation: witness.incarnation, term })
+    }
+
     fn change(&mut self) -> Term {
         self.changes.0 = self.changes.0.checked_add(1).expect("a log of fewer than 2^32 changes");
         self.changes

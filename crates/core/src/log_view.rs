@@ -50,4 +50,8 @@ impl LogView {
     pub fn home(&self) -> Option<Placement> {
         self.directory.home(self.gate)
     }
+    /// The witness of the gate.
+    pub fn witness(&self) -> Option<Placement> {
+        self.directory.witness(self.gate)
+    }
 }

@@ -27,6 +27,13 @@ pub struct SlotOptions {
     /// The interval at which a process repeats its request to the processes that have not answered,
     /// on links that lose messages; also the time that a waiting request stays in a single lane.
     pub ask_again: Option<Span>,
+    /// At k = 1 a holder hands its slot over directly to the next one (`home`): one delay instead
+    /// of two, for one message more.
+    pub pass: bool,
+    /// The next home knows which slots the clients of the home may have (`home`): all others go on
+    /// as soon as the home is found unfit, not only when it is evicted. The first time that a
+    /// client of the home gets a slot, it waits for the witness.
+    pub witness: bool,
 }
 
 impl Default for SlotOptions {
@@ -41,6 +48,8 @@ impl Default for SlotOptions {
             batch: 1,
             lanes: 1,
             ask_again: None,
+            pass: false,
+            witness: false,
         }
     }
 }

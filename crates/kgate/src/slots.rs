@@ -102,6 +102,7 @@ impl SlotArgs {
             batch: self.batch.unwrap_or(usual.batch),
             lanes: self.lanes.unwrap_or(usual.lanes),
             ask_again,
+            ..usual
         }
     }
 

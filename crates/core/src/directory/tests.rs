@@ -8,6 +8,51 @@ fn expected(directory: &Directory, gate: u64) -> Option<(NodeId, Incarnation)> {
     directory.members().max_by_key(|(node, _)| (fit(*node), rank(gate, *node)))
 }
 
+/// The witness is the home's successor: home as soon as the home alone loses its fitness. The period
+/// of the two grows whenever one of them changes.
+#[test]
+fn the_witness_is_home_next() {
+    let mut state = 11;
+    for _ in 0..200 {
+        let mut directory = Directory::new((0..4).map(|node| (NodeId(node), Incarnation(0))));
+        let pair = |directory: &Directory| {
+            let home = directory.home(3).map(|home| (home.node, home.incarnation));
+            (home, directory.witness(3))
+        };
+        let mut before = pair(&directory);
+        for _ in 0..40 {
+            let bits = split_mix64(&mut state);
+            let node = NodeId(u32::try_from(bits % 5).unwrap());
+            let present = directory.incarnation(node);
+            match (bits >> 8) % 4 {
+                0 => directory.join(node),
+                1 => present.into_iter().for_each(|present| directory.evict(node, present)),
+                _ => present
+                    .into_iter()
+                    .for_each(|present| directory.set_fit(node, present, bits >> 16 & 1 > 0)),
+            }
+            let now = pair(&directory);
+            if let (Some((home, incarnation)), Some(witness)) = now {
+                let mut later = directory.clone();
+                later.set_fit(home, incarnation, false);
+                let next = later.home(3).unwrap();
+                assert_eq!((next.node, next.incarnation), (witness.node, witness.incarnation));
+                let nodes = |(home, witness): &(_, Option<Placement>)| {
+                    (*home, witness.map(|witness| (witness.node, witness.incarnation)))
+                };
+                if let Some(former) = before.1 {
+                    let moved = nodes(&now) != nodes(&before);
+                    assert!(witness.term >= former.term + u32::from(moved));
+                }
+            } else {
+                let fit = directory.nodes.iter().filter(|entry| entry.fit).count();
+                assert!(fit < 2);
+            }
+            before = if now.1.is_some() { now } else { before };
+        }
+    }
+}
+
 /// the home is the fittest member, its term is a function of the state alone, never
 /// decreases, and grows whenever the home changes; founders are the members since then.
 #[test]

@@ -52,6 +52,7 @@ fn options(rng: &mut Rng, k: u32) -> SlotOptions {
         batch: if rng.below(2) == 0 { 1 } else { small(rng.within(2, 6)) },
         lanes: if rng.below(3) == 0 { small(rng.within(1, u64::from(k.min(4)))) } else { 1 },
         ask_again: (rng.below(2) == 0).then(|| TENTH.times(rng.within(10, 100))),
+        ..SlotOptions::default()
     }
 }
 

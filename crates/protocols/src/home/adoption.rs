@@ -120,6 +120,7 @@ impl Home {
             count: fence.count(),
             passed: 0,
             keep: false,
+            next: None,
             usage: Usage::Unconfirmed(id),
         });
         self.member.changed = true;
@@ -132,8 +133,14 @@ impl Home {
     pub(super) fn settle_asks(&mut self, lines: &[Line], acked: u64, out: &mut Out) {
         // A part of the slots is not what was asked for: the rest has been granted to others since.
         let listed = |ask: &PendingAdoption| lines.iter().any(|line| line.held == ask.message.held);
+        // H21: the home has taken it, and does not tell itself yet.
+        let coordinator = self.coordinator.as_ref();
+        let pending = |ask: &PendingAdoption| {
+            coordinator.is_some_and(|home| home.has_pending(&ask.message.held))
+        };
         self.member.asks.retain(|ask| {
-            let refused = ask.since.is_some_and(|since| since <= acked) && !listed(ask);
+            let heard = ask.since.is_some_and(|since| since <= acked);
+            let refused = heard && !listed(ask) && !pending(ask);
             if refused {
                 ask.refuse(out);
             }

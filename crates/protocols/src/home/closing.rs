@@ -32,6 +32,16 @@ pub enum Last {
 }
 
 impl Closing {
+    /// This slot, which is listed unless it is unknown, is unknown.
+    pub(super) fn forget(&mut self, slot: u32) {
+        let Ok(place) = self.slots.binary_search_by_key(&slot, |line| line.0) else { return };
+        if self.rest_is_free {
+            self.slots[place].1 = Last::Unknown;
+        } else {
+            self.slots.remove(place);
+        }
+    }
+
     /// Whether a home of the term before `term` can have sent it.
     pub(super) fn is_sound(&self, term: Term) -> bool {
         let earlier = |last: &Last| match last {

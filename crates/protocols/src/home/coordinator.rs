@@ -6,19 +6,22 @@ use alloc::vec::Vec;
 use kgate_core::{Assigned, Defects, Incarnation, LogView, NodeId, Queued, Term};
 use serde::{Deserialize, Serialize};
 
+use super::Options;
 use super::closing::Closing;
 use super::defects::{
     H_FIFO, H4_REPORTS, H5, H6_EARLY, H8_ADOPTED, H8_UNSURE, H9_ANY, H11_FIRST, H11_LAST, H11_PAST,
-    H11_SURE,
+    H11_SURE, H20_CLOSING, H21_OTHERS,
 };
 use super::grant::Grant;
 use super::message::{AdoptionRequest, Assignment, Head, Held, Line, Report, Wait};
+use super::pass::{self, Promise};
 use super::table::{Found, Holder, Slot, Table};
+use super::witness::{self, Former, Notes};
 use crate::slots::SlotSet;
 
 /// What the home knows of a member that has spoken to it, or that it has asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Peer {
+pub(super) struct Peer {
     incarnation: Incarnation,
     /// The version of its newest report; 0 if it has said nothing in this term.
     last: u64,
@@ -27,7 +30,7 @@ struct Peer {
     /// The version of the newest assignment to it.
     version: u64,
     /// Whether it knows that others wait.
-    recalled: bool,
+    pub(super) recalled: bool,
     /// Whether an assignment must go to it,
     due: bool,
     /// and whether that says something new.
@@ -37,7 +40,7 @@ struct Peer {
 impl Peer {
     /// Something changes that the member must know; returns the version of the assignment that says
     /// so.
-    fn tell(&mut self) -> u64 {
+    pub(super) fn tell(&mut self) -> u64 {
         (self.due, self.changed) = (true, true);
         self.version + 1
     }
@@ -45,10 +48,10 @@ impl Peer {
 
 /// A waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Request {
-    node: NodeId,
-    incarnation: Incarnation,
-    wait: Wait,
+pub(super) struct Request {
+    pub(super) node: NodeId,
+    pub(super) incarnation: Incarnation,
+    pub(super) wait: Wait,
 }
 
 impl Request {
@@ -61,15 +64,25 @@ impl Request {
 /// The home in one term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Coordinator {
-    me: NodeId,
-    incarnation: Incarnation,
-    term: Term,
+    pub(super) me: NodeId,
+    pub(super) incarnation: Incarnation,
+    pub(super) term: Term,
     #[serde(skip)]
-    defects: Defects,
+    pub(super) defects: Defects,
+    #[serde(skip)]
+    pub(super) options: Options,
     /// The number of the last grant.
-    number: u64,
-    table: Table,
-    queue: VecDeque<Request>,
+    pub(super) number: u64,
+    pub(super) table: Table,
+    pub(super) queue: VecDeque<Request>,
+    /// H20: the grant that follows the present one.
+    pub(super) promise: Option<Promise>,
+    /// H21: what the witness was told, if there is one.
+    pub(super) notes: Option<Notes>,
+    /// The grants to clients here of which it does not know yet.
+    pub(super) pending: Vec<Grant>,
+    /// What the witness that this home was knows of its predecessor, until that is used.
+    former: Option<Former>,
     peers: BTreeMap<NodeId, Peer>,
     /// The greatest clock that it has heard of.
     clock: u64,
@@ -85,7 +98,8 @@ impl Coordinator {
         incarnation: Incarnation,
         term: Term,
         log: &LogView,
-        defects: Defects,
+        former: Option<Former>,
+        (options, defects): (Options, Defects),
     ) -> Self {
         let settled = log.created >= term || defects.has(H5);
         Self {
@@ -93,9 +107,14 @@ impl Coordinator {
             incarnation,
             term,
             defects,
+            options,
             number: 0,
             table: Table::new(settled),
             queue: VecDeque::new(),
+            promise: None,
+            notes: None,
+            pending: Vec::new(),
+            former,
             peers: BTreeMap::new(),
             clock: 0,
             settled,
@@ -110,11 +129,12 @@ impl Coordinator {
     /// Whether a member may lack an assignment, on links that lose messages.
     pub(super) fn is_unacknowledged(&self) -> bool {
         self.peers.iter().any(|(node, peer)| *node != self.me && peer.version > peer.seen)
+            || self.has_unacknowledged_note()
     }
 
     /// Goes on after a pause in which messages may have been lost.
-    pub(super) fn resume(&mut self, defects: Defects) {
-        self.defects = defects;
+    pub(super) fn resume(&mut self, options: Options, defects: Defects) {
+        (self.options, self.defects) = (options, defects);
         self.repeat();
     }
 
@@ -123,9 +143,10 @@ impl Coordinator {
         for peer in self.peers.values_mut() {
             peer.due |= peer.version > peer.seen;
         }
+        self.repeat_note();
     }
 
-    fn peer(&mut self, node: NodeId, incarnation: Incarnation) -> &mut Peer {
+    pub(super) fn peer(&mut self, node: NodeId, incarnation: Incarnation) -> &mut Peer {
         let peer = self.peers.entry(node).or_default();
         if peer.incarnation != incarnation {
             *peer = Peer { incarnation, ..Peer::default() };
@@ -145,8 +166,9 @@ impl Coordinator {
         }
         let peer = self.peer(node, incarnation);
         (peer.last, peer.seen) = (report.version, report.seen.max(peer.seen));
-        let seen = report.seen;
-        let returned = self.take_returns(node, seen, &report);
+        self.take_passed(node, &report.holds);
+        self.confirm_cancelled(node, report.seen, &report.holds);
+        let returned = self.take_returns(node, &report, log);
         self.take_claims(node, incarnation, &report);
         if let Some(closing) = &report.closing {
             self.take_over(closing, log);
@@ -157,13 +179,13 @@ impl Coordinator {
     }
 
     /// H6, H9: what the member has returned, or has not taken. Returns the tickets of these grants.
-    fn take_returns(&mut self, node: NodeId, seen: u64, report: &Report) -> Vec<u64> {
+    fn take_returns(&mut self, node: NodeId, report: &Report, log: &LogView) -> Vec<u64> {
         let lists = |all: &[Held], slot: u32, is: &dyn Fn(Grant) -> bool| {
             all.iter().any(|held| held.slots.contains(slot) && is(held.grant))
         };
         let (mut ended, mut tickets) = (Vec::new(), Vec::new());
         for (slot, holder) in self.table.holders().filter(|(_, holder)| holder.node == node) {
-            let on_its_way = holder.assignment > seen && !self.defects.has(H6_EARLY);
+            let on_its_way = holder.assignment > report.seen && !self.defects.has(H6_EARLY);
             if on_its_way || lists(&report.holds, slot, &|grant| grant.is_same(holder.grant)) {
                 continue;
             }
@@ -173,7 +195,7 @@ impl Coordinator {
             ended.push((slot, freed || self.defects.has(H9_ANY)));
             tickets.extend(holder.ticket);
         }
-        ended.into_iter().for_each(|(slot, certain)| self.table.end(slot, certain));
+        ended.into_iter().for_each(|(slot, certain)| self.end(slot, certain, log));
         tickets
     }
 
@@ -234,13 +256,15 @@ impl Coordinator {
         log: &LogView,
     ) {
         for ask in asks {
+            self.take_passed_ask(ask.held.grant);
             let may = self.may_adopt(ask, log);
             let peer = self.peer(node, incarnation);
             (peer.due, peer.changed) = (true, true);
             if !may {
                 continue;
             }
-            let assignment = peer.tell();
+            let assignment = self.announce(node, incarnation, true);
+            self.take_back_if_moved(&ask.held.slots);
             for &slot in ask.held.slots.as_slice() {
                 let sure = self.table.is_sure(slot) || self.defects.has(H11_SURE);
                 let (grant, ticket, keep) = (ask.held.grant, None, false);
@@ -287,6 +311,7 @@ impl Coordinator {
             .holders()
             .filter(|(_, holder)| holder.node == node)
             .filter_map(|(_, holder)| holder.ticket)
+            .chain(self.promised_ticket(node))
             .collect();
         for &wait in waits {
             self.clock = self.clock.max(wait.clock);
@@ -319,10 +344,11 @@ impl Coordinator {
     /// The log was applied further, within this term.
     pub(super) fn on_log(&mut self, log: &LogView) {
         let present = |node, incarnation| log.directory.incarnation(node) == Some(incarnation);
+        self.review_promise(log);
         let gone = self.table.holders();
         let gone = gone.filter(|(_, holder)| !present(holder.node, holder.incarnation));
         let gone: Vec<u32> = gone.map(|(slot, _)| slot).collect();
-        gone.into_iter().for_each(|slot| self.table.end(slot, false));
+        gone.into_iter().for_each(|slot| self.end(slot, false, log));
         self.queue.retain(|request| present(request.node, request.incarnation));
         self.peers.retain(|node, peer| present(*node, peer.incarnation));
         self.table.cut(log.k);
@@ -333,11 +359,21 @@ impl Coordinator {
     fn go_on(&mut self, log: &LogView) {
         if !self.settled && self.unheard(log).next().is_none() {
             self.settled = true;
-            self.table.settle(); // H5
+            self.table.settle(&[]); // H5
+        }
+        let others = |former: &Former| {
+            self.defects.has(H21_OTHERS) || self.unheard(log).all(|node| former.is(node))
+        };
+        if !self.settled && self.former.as_ref().is_some_and(others) {
+            let former = self.former.take().expect("seen");
+            self.table.settle(former.slots()); // H21
         }
         let mut granted = Vec::new();
         let blocked = loop {
             let fits = |request: &Request| request.wait.weight <= log.k; // H16
+            if self.promise.is_some() && log.k > 1 {
+                break true; // H20: the promised one is the first again, and not overtaken.
+            }
             let Some(first) = self.queue.iter().position(fits) else { break false };
             let free = |request: &Request| {
                 self.table.lowest_free(request.wait.weight, log.k, &log.reserved)
@@ -356,6 +392,7 @@ impl Coordinator {
             self.peer(node, incarnation).recalled = blocked;
         }
         if blocked {
+            self.promise(log);
             self.ask_back(log);
         }
     }
@@ -364,7 +401,7 @@ impl Coordinator {
         let Request { node, incarnation, wait } = request;
         self.number += 1;
         let keep = self.table.was_last(node, &slots);
-        let assignment = self.peer(node, incarnation).tell();
+        let assignment = self.announce(node, incarnation, false);
         let grant = Grant { term: self.term, number: self.number, attempt: 0 };
         for &slot in slots.as_slice() {
             let (ticket, sure) = (Some(wait.ticket), true);
@@ -435,12 +472,14 @@ impl Coordinator {
     /// Everything that is written down for this member, by grants.
     fn lines(&self, node: NodeId) -> Vec<Line> {
         let mut grants: BTreeMap<Grant, (Option<u64>, bool, Vec<u32>)> = BTreeMap::new();
-        for (slot, holder) in self.table.holders().filter(|(_, holder)| holder.node == node) {
+        let told = |holder: &Holder| holder.node == node && !witness::is_pending(holder);
+        for (slot, holder) in self.table.holders().filter(|(_, holder)| told(holder)) {
             let line = grants.entry(holder.grant);
             line.or_insert((holder.ticket, holder.keep, Vec::new())).2.push(slot);
         }
         let line = |(grant, (ticket, keep, slots)): (Grant, (_, _, Vec<u32>))| Line {
             ticket,
+            next: self.next_of(&slots),
             held: Held { slots: SlotSet::new(slots.into()), grant },
             keep,
         };
@@ -453,7 +492,11 @@ impl Coordinator {
             let peer = self.peers.get(&holder.node);
             self.defects.has(H8_ADOPTED) || peer.is_some_and(|peer| peer.seen >= holder.assignment)
         };
-        self.table.close(taken, self.defects.has(H8_UNSURE))
+        let mut closing = self.table.close(taken, self.defects.has(H8_UNSURE));
+        if self.promise.is_some() && !self.defects.has(H20_CLOSING) {
+            closing.forget(pass::SLOT);
+        }
+        closing
     }
 
     /// The requests that wait here, in order: the member, its ticket, and the weight.

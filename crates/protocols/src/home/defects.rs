@@ -66,3 +66,39 @@ pub const H_FENCE: Defects = Defects::bit(26);
 pub const H_FIFO: Defects = Defects::bit(27);
 /// A withdrawal is not reported.
 pub const H_WITHDRAW: Defects = Defects::bit(28);
+/// H20: a slot is promised though the home is not sure of it.
+pub const H20_UNSURE: Defects = Defects::bit(29);
+/// H20: a slot whose client has lapsed is passed on.
+pub const H20_LAPSE: Defects = Defects::bit(30);
+/// H20: a slot that went to the log is passed on.
+pub const H20_HELD: Defects = Defects::bit(31);
+/// H20: the holder passes on in a later term.
+pub const H20_FORGET: Defects = Defects::bit(32);
+/// H20: a pass of another term is taken.
+pub const H20_TERM: Defects = Defects::bit(33);
+/// H20: a pass is taken although an assignment has listed its grant, which was refused.
+pub const H20_TOP: Defects = Defects::bit(34);
+/// H20: the promised slot becomes free at the home.
+pub const H20_FREE: Defects = Defects::bit(35);
+/// H20: the promised slot is granted though the log holds it.
+pub const H20_RESERVED: Defects = Defects::bit(36);
+/// H20: a report that lists the promised grant proves nothing.
+pub const H20_PROOF: Defects = Defects::bit(37);
+/// H20: a promise outlives the eviction of its member.
+pub const H20_EVICT: Defects = Defects::bit(38);
+/// H20: when k grows, the promise ends before the holder has answered.
+pub const H20_CANCEL: Defects = Defects::bit(39);
+/// H20: the closing table has the slot as the former holder's.
+pub const H20_CLOSING: Defects = Defects::bit(40);
+/// H21: clients of the home are let in before the witness knows.
+pub const H21_EARLY: Defects = Defects::bit(41);
+/// H21: adoptions are taken at the home before the witness knows.
+pub const H21_ADOPTED: Defects = Defects::bit(42);
+/// H21: notes of other periods are acknowledged, and such acknowledgements count.
+pub const H21_PERIOD: Defects = Defects::bit(43);
+/// H21: the note of an earlier period counts.
+pub const H21_LAST: Defects = Defects::bit(44);
+/// H21: slots outside of the note are sure before the other founders have reported.
+pub const H21_OTHERS: Defects = Defects::bit(45);
+/// H21: the slots in the note are sure, too.
+pub const H21_NOTED: Defects = Defects::bit(46);

@@ -4,16 +4,18 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use kgate_core::{GrantId, Incarnation, NodeId, Notice, Refusal, Term};
+use kgate_core::{Defects, GrantId, Incarnation, NodeId, Notice, Refusal, Term};
 use serde::{Deserialize, Serialize};
 
 use super::adoption::PendingAdoption;
 use super::closing::Closing;
 use super::defects::{
     H_WITHDRAW, H1, H4_ASSIGNMENTS, H6_LATE, H6_SILENT, H7, H9_LAPSE, H9_STALE, H10, H12, H15, H17,
+    H20_FORGET, H20_LAPSE,
 };
 use super::grant::Grant;
 use super::message::{Assignment, Head, Held, Line, Report, Wait};
+use super::pass::Next;
 use super::{Home, Out};
 use crate::slots::SlotSet;
 
@@ -28,6 +30,8 @@ pub(super) struct Hold {
     pub(super) passed: u16,
     /// Whether it may be cached when its client is done.
     pub(super) keep: bool,
+    /// What is passed on when its client is done (H20).
+    pub(super) next: Option<Next>,
     pub(super) usage: Usage,
 }
 
@@ -61,7 +65,7 @@ pub(super) struct Member {
     /// The version of the newest report of this term that the home has.
     pub(super) acked: u64,
     /// The greatest number of a grant of this term that an assignment has listed (H6).
-    top: u64,
+    pub(super) top: u64,
     /// The last ticket.
     tickets: u64,
     clock: u64,
@@ -89,11 +93,14 @@ impl Member {
     }
 
     /// A new term begins: nothing of the old one counts.
-    pub(super) fn begin_term(&mut self, closing: Option<Closing>, keep_freed: bool) {
+    pub(super) fn begin_term(&mut self, closing: Option<Closing>, defects: Defects) {
         (self.version, self.seen, self.acked, self.top) = (0, 0, 0, 0);
         self.recall = false;
-        if !keep_freed {
+        if !defects.has(H9_STALE) {
             self.freed.clear();
+        }
+        if !defects.has(H20_FORGET) {
+            self.holds.iter_mut().for_each(|hold| hold.next = None);
         }
         self.freed.iter_mut().for_each(|(since, _)| *since = 0);
         self.asks.iter_mut().for_each(|ask| ask.since = None);
@@ -124,7 +131,7 @@ impl Home {
             return Ok(());
         }
         // It might need them itself.
-        self.drop_cached(|_| true);
+        self.drop_cached(|_| true, out);
         let member = &mut self.member;
         (member.tickets, member.clock) = (member.tickets + 1, member.clock + 1);
         // Later requests of a member have later stamps, also while there is no home.
@@ -165,7 +172,7 @@ impl Home {
             let hold = &mut self.member.holds[place];
             (hold.usage, hold.passed) = (Usage::Cached, 0);
         } else {
-            self.give_back(place);
+            self.give_back(place, out);
         }
         Ok(())
     }
@@ -178,10 +185,13 @@ impl Home {
             return self.on_release(id, out);
         }
         if self.defects.has(H9_LAPSE) {
-            self.give_back(place);
+            self.give_back(place, out);
             return Ok(());
         }
-        self.member.holds.remove(place);
+        let hold = self.member.holds.remove(place);
+        if self.defects.has(H20_LAPSE) {
+            self.pass_on(&hold, out);
+        }
         self.member.report();
         Ok(())
     }
@@ -230,8 +240,10 @@ impl Home {
     }
 
     /// Its client has returned it, or it was cached: nobody here has it any more.
-    fn give_back(&mut self, place: usize) {
-        let Hold { slots, grant, .. } = self.member.holds.remove(place);
+    fn give_back(&mut self, place: usize, out: &mut Out) {
+        let hold = self.member.holds.remove(place);
+        self.pass_on(&hold, out);
+        let Hold { slots, grant, .. } = hold;
         if self.home.is_some_and(|home| grant.term < home.term) {
             self.member.freed.push((self.member.version + 1, Held { slots, grant }));
         }
@@ -239,15 +251,15 @@ impl Home {
     }
 
     /// Gives back the cached holds that are picked.
-    pub(super) fn drop_cached(&mut self, pick: impl Fn(&Hold) -> bool) {
+    pub(super) fn drop_cached(&mut self, pick: impl Fn(&Hold) -> bool, out: &mut Out) {
         let picked = |hold: &Hold| hold.usage == Usage::Cached && pick(hold);
         while let Some(place) = self.member.holds.iter().position(&picked) {
-            self.give_back(place);
+            self.give_back(place, out);
         }
     }
 
     /// Gives back what is cached and may not be used again.
-    pub(super) fn drop_unusable(&mut self) {
+    pub(super) fn drop_unusable(&mut self, out: &mut Out) {
         let lease = self.has_lease();
         let picked: Vec<Grant> = self
             .member
@@ -256,7 +268,7 @@ impl Home {
             .filter(|hold| !lease || !self.is_reusable(hold))
             .map(|hold| hold.grant)
             .collect();
-        self.drop_cached(|hold| picked.contains(&hold.grant));
+        self.drop_cached(|hold| picked.contains(&hold.grant), out);
     }
 
     /// Requests with more slots than there are end (H16).
@@ -354,6 +366,7 @@ impl Home {
             if !taken && !self.defects.has(H6_SILENT) {
                 self.member.report();
             }
+            self.follow_promise(line);
         }
         self.member.top = greatest;
         self.settle_asks(&assignment.lines, acked, out);
@@ -361,13 +374,13 @@ impl Home {
             self.forget_unlisted(&assignment.lines, out);
         }
         if self.member.recall && !self.defects.has(H10) {
-            self.drop_cached(|_| true);
+            self.drop_cached(|_| true, out);
         }
     }
 
     /// Takes a grant out of the first assignment that lists it, or never (H6). False if it is not
     /// here, which the home must know.
-    fn take(&mut self, line: &Line, k: u32, out: &mut Out) -> bool {
+    pub(super) fn take(&mut self, line: &Line, k: u32, out: &mut Out) -> bool {
         let Held { slots, grant } = &line.held;
         if self.member.holds.iter().any(|hold| hold.grant.is_same(*grant)) {
             return true;
@@ -383,7 +396,8 @@ impl Home {
         self.member.waits.remove(place);
         let usage = Usage::Client(self.next_grant());
         let keep = line.keep && self.options.keep;
-        let hold = Hold { slots: slots.clone(), grant: *grant, count: 0, passed: 0, keep, usage };
+        let (slots, grant) = (slots.clone(), *grant);
+        let hold = Hold { slots, grant, count: 0, passed: 0, keep, next: None, usage };
         self.member.holds.push(hold);
         self.member.changed = true;
         self.tell(self.member.holds.len() - 1, out);

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::closing::Closing;
 use super::grant::Grant;
+use super::pass::Next;
 use crate::slots::SlotSet;
 
 /// What both messages begin with.
@@ -92,6 +93,8 @@ pub struct Line {
     pub held: Held,
     /// Whether the member had these slots last, and may expect to need them again.
     pub keep: bool,
+    /// What is to be passed on when its client has returned them (H20).
+    pub next: Option<Next>,
 }
 
 /// All that the home has to say to a member. Answered by a [`Report`] if the member does not take
@@ -116,6 +119,42 @@ pub struct Assignment {
     pub lines: Vec<Line>,
 }
 
+/// The holder of the slot hands it over (H20). Not answered: the home sends the same line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Pass {
+    /// The sender and the receiver.
+    pub head: Head,
+    /// The grant, as the home numbered it.
+    pub line: Line,
+    /// The number of slots, as far as the sender knows.
+    pub k: u32,
+}
+
+/// What clients of the home may have (H21). Answered by [`Noted`]; on links that lose messages,
+/// repeated until it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Note {
+    /// The sender, which is home, and the receiver, which is its witness.
+    pub head: Head,
+    /// The period in which they are.
+    pub period: Term,
+    /// Greater for each later note of this period.
+    pub version: u64,
+    /// The slots.
+    pub slots: SlotSet,
+}
+
+/// The witness has a note.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Noted {
+    /// The sender and the receiver.
+    pub head: Head,
+    /// The period of the note.
+    pub period: Term,
+    /// The version of the note.
+    pub version: u64,
+}
+
 /// A message of `home`.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HomeMessage {
@@ -123,18 +162,27 @@ pub enum HomeMessage {
     Report(Box<Report>),
     /// From the home to a member.
     Assignment(Box<Assignment>),
+    /// From a holder to the next one.
+    Pass(Box<Pass>),
+    /// From the home to its witness.
+    Note(Box<Note>),
+    /// From the witness to the home.
+    Noted(Box<Noted>),
 }
 
 impl kgate_core::Message for HomeMessage {
-    const KINDS: usize = 2;
+    const KINDS: usize = 5;
     fn kind(&self) -> usize {
         match self {
             Self::Report(_) => 0,
             Self::Assignment(_) => 1,
+            Self::Pass(_) => 2,
+            Self::Note(_) => 3,
+            Self::Noted(_) => 4,
         }
     }
     fn kind_name(kind: usize) -> &'static str {
-        ["report", "assignment"][kind]
+        ["report", "assignment", "pass", "note", "noted"][kind]
     }
 }
 
@@ -143,16 +191,22 @@ impl HomeMessage {
         match self {
             Self::Report(report) => report.head,
             Self::Assignment(assignment) => assignment.head,
+            Self::Pass(pass) => pass.head,
+            Self::Note(note) => note.head,
+            Self::Noted(noted) => noted.head,
         }
     }
 
     /// What decides which of two messages of one sender and kind is newer.
     pub(super) fn age(&self) -> (Incarnation, Term, u64) {
-        let version = match self {
-            Self::Report(report) => report.version,
-            Self::Assignment(assignment) => assignment.version,
-        };
         let Head { from, term, .. } = self.head();
+        let (term, version) = match self {
+            Self::Report(report) => (term, report.version),
+            Self::Assignment(assignment) => (term, assignment.version),
+            Self::Pass(pass) => (term, pass.line.held.grant.number),
+            Self::Note(note) => (note.period, note.version),
+            Self::Noted(noted) => (noted.period, noted.version),
+        };
         (from, term, version)
     }
 
@@ -161,6 +215,14 @@ impl HomeMessage {
         match self {
             Self::Report(report) => report.check(),
             Self::Assignment(assignment) => assignment.check(),
+            Self::Pass(pass) => pass.check(),
+            Self::Note(note) => {
+                sound(note.slots.is_sound(), "slots out of order")?;
+                sound(note.period >= note.head.term, "a period before its term")
+            }
+            Self::Noted(noted) => {
+                sound(noted.period >= noted.head.term, "a period before its term")
+            }
         }
     }
 }
@@ -201,7 +263,27 @@ impl Assignment {
     fn check(&self) -> Result<(), Refusal> {
         sound(self.seen <= self.version, "seen before it was sent")?;
         sound(self.clock < Fence::TICKS, "a clock out of reach")?;
-        self.lines.iter().try_for_each(|line| line.held.check(self.head.term))
+        self.lines.iter().try_for_each(|line| line.check(self.head.term))
+    }
+}
+
+impl Line {
+    fn check(&self, term: Term) -> Result<(), Refusal> {
+        let is_fresh = |grant: Grant| (grant.term, grant.attempt) == (term, 0);
+        self.held.check(term)?;
+        self.next.map_or(Ok(()), |next| {
+            sound(is_fresh(next.grant) && next.grant.number < Fence::TICKS, "no such promise")?;
+            sound(next.node.0 < Fence::NODES, "no such node")
+        })
+    }
+}
+
+impl Pass {
+    fn check(&self) -> Result<(), Refusal> {
+        self.line.check(self.head.term)?;
+        let Grant { term, attempt, .. } = self.line.held.grant;
+        let is_alone = self.line.held.slots.len() == 1 && self.line.next.is_none();
+        sound((term, attempt) == (self.head.term, 0) && is_alone, "not what can be passed on")
     }
 }
 
@@ -238,6 +320,9 @@ impl fmt::Display for Line {
         if let Some(ticket) = self.ticket {
             write!(f, " for #{ticket}")?;
         }
+        if let Some(next) = self.next {
+            write!(f, " then {:?} for {} #{}", next.grant, next.node, next.ticket)?;
+        }
         if self.keep { f.write_str(" keep") } else { Ok(()) }
     }
 }
@@ -261,6 +346,11 @@ impl fmt::Debug for HomeMessage {
                 list(f, " has", &assignment.lines)?;
                 if assignment.recall { f.write_str(" recall") } else { Ok(()) }
             }
+            Self::Note(note) => {
+                write!(f, "Note e{} v{}: {:?}", note.period.0, note.version, note.slots)
+            }
+            Self::Noted(noted) => write!(f, "Noted e{} v{}", noted.period.0, noted.version),
+            Self::Pass(pass) => write!(f, "Pass e{}: {}", pass.head.term.0, pass.line),
         }
     }
 }

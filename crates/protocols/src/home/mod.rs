@@ -56,12 +56,17 @@ mod grant;
 mod member;
 mod message;
 pub mod omissions;
+mod pass;
 mod suspend;
 mod table;
+mod witness;
 
 pub use closing::{Closing, Last};
 pub use grant::Grant;
-pub use message::{AdoptionRequest, Assignment, Head, Held, HomeMessage, Line, Report, Wait};
+pub use message::{
+    AdoptionRequest, Assignment, Head, Held, HomeMessage, Line, Note, Noted, Pass, Report, Wait,
+};
+pub use pass::Next;
 pub use suspend::Suspended;
 
 use alloc::boxed::Box;
@@ -75,8 +80,9 @@ use kgate_core::{
 };
 
 use coordinator::Coordinator;
-use defects::{H2, H3, H9_STALE};
+use defects::{H2, H3};
 use member::{Hold, Member, Usage};
+use witness::{Former, Known};
 
 /// The greatest number of messages put aside for later log entries. Further ones are dropped as if
 /// the network had lost them.
@@ -96,6 +102,10 @@ pub struct Home {
     log: Arc<LogView>,
     /// The home of the gate, by that.
     home: Option<Placement>,
+    /// Its witness, if that option is on (H21).
+    witness: Option<Placement>,
+    /// What the home has told this process as its witness.
+    known: Option<Box<Known>>,
     /// The incarnation of this process, or the least one as which the log will add it.
     incarnation: Incarnation,
     is_member: bool,
@@ -112,10 +122,12 @@ pub struct Home {
 }
 
 /// The options that matter here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Options {
     keep: bool,
     cohort: u16,
+    pass: bool,
+    witness: bool,
     ask_again: Option<Span>,
 }
 
@@ -145,13 +157,14 @@ impl Home {
     }
 
     /// A term begins, or this process enters it.
-    fn begin_term(&mut self, successive: bool) {
+    fn begin_term(&mut self, successive: bool, former: Option<Former>) {
         let closing = self.coordinator.take().filter(|_| successive).map(|former| former.close());
-        self.member.begin_term(closing, self.defects.has(H9_STALE));
+        self.member.begin_term(closing, self.defects);
         let Some(home) = self.home.filter(|_| self.is_member) else { return };
         if (home.node, home.incarnation) == (self.me, self.incarnation) {
-            let new =
-                Coordinator::new(self.me, self.incarnation, home.term, &self.log, self.defects);
+            let rules = (self.options, self.defects);
+            let term = home.term;
+            let new = Coordinator::new(self.me, self.incarnation, term, &self.log, former, rules);
             self.coordinator = Some(Box::new(new));
         }
         if self.coordinator.is_some() || self.member.has_news(self.lease) {
@@ -181,26 +194,29 @@ impl Home {
         let term = |home: Option<Placement>| home.map(|home| home.term);
         let (was_member, was, was_home) = (self.is_member, self.incarnation, self.home);
         self.follow_membership(out);
+        let was_witness = self.witness;
         self.home = self.log.home();
+        self.witness = self.log.witness().filter(|_| self.options.witness);
         let entered = self.is_member && (!was_member || was != self.incarnation);
         if entered || term(was_home) != term(self.home) {
             // H8: with a term in between, this process does not know what its home has decided.
-            let changes = self.log.directory.changes().0 - changes.0;
-            self.begin_term(changes <= 1);
+            let successive = self.log.directory.changes().0 - changes.0 <= 1;
+            let former = self.take_note(was_home, was_witness, successive);
+            self.begin_term(successive, former);
         } else if let Some(coordinator) = &mut self.coordinator {
             coordinator.on_log(&self.log);
         }
         self.fail_too_large(out);
-        self.drop_unusable();
+        self.drop_unusable(out);
         if self.has_ripe_ask() {
             self.member.report();
         }
     }
 
-    fn on_lease(&mut self, valid: bool) {
+    fn on_lease(&mut self, valid: bool, out: &mut Out) {
         if self.lease != valid {
             self.lease = valid;
-            self.drop_unusable();
+            self.drop_unusable(out);
             if self.member.waits().next().is_some() {
                 self.member.report();
             }
@@ -220,7 +236,8 @@ impl Home {
         let head = message.head();
         let is_early = match &message {
             HomeMessage::Report(_) => head.index > self.log.index && !self.defects.has(H2),
-            HomeMessage::Assignment(_) => false,
+            HomeMessage::Note(note) => note.period > self.log.directory.changes(),
+            HomeMessage::Assignment(_) | HomeMessage::Pass(_) | HomeMessage::Noted(_) => false,
         };
         if is_early || self.home.is_none_or(|home| head.term > home.term) {
             self.put_aside(from, message); // H2
@@ -237,6 +254,13 @@ impl Home {
             HomeMessage::Assignment(assignment) => {
                 if !self.is_outdated(head.term, from) {
                     self.on_assignment(*assignment, out);
+                }
+            }
+            HomeMessage::Pass(pass) => self.on_pass(&pass, out),
+            HomeMessage::Note(note) => self.on_note(from, *note, out),
+            HomeMessage::Noted(noted) => {
+                if let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_present_term) {
+                    coordinator.on_noted(from, &noted);
                 }
             }
             HomeMessage::Report(report) => {
@@ -278,9 +302,12 @@ impl Home {
                 }
                 continue;
             }
-            let coordinator = self.coordinator.as_mut();
-            let next = coordinator.and_then(|coordinator| coordinator.next_assignment(&self.log));
-            let Some((to, assignment)) = next else { break };
+            let Some(coordinator) = &mut self.coordinator else { break };
+            coordinator.follow_own(self.witness, &self.member);
+            if let Some((witness, note)) = coordinator.next_note(&self.log) {
+                out.send(witness, HomeMessage::Note(Box::new(note)));
+            }
+            let Some((to, assignment)) = coordinator.next_assignment(&self.log) else { break };
             if to == self.me {
                 self.on_assignment(assignment, out);
             } else {
@@ -343,7 +370,7 @@ impl Home {
             Input::Confirm { grant } => return self.on_confirm(grant),
             Input::Deliver { from, message } => return self.on_deliver(from, message, out),
             Input::Applied(log) => return self.on_applied(log, out),
-            Input::Lease(valid) => self.on_lease(valid),
+            Input::Lease(valid) => self.on_lease(valid, out),
             Input::Expire(HomeTimer::Repeat) => self.on_repeat(out),
             Input::Resize(_) => return unsupported("a change of k outside of the log"),
             Input::Reserved(_) => return unsupported("reserved slots outside of the log"),
@@ -372,9 +399,13 @@ impl Protocol for Home {
             options: Options {
                 keep: setup.slots.keep,
                 cohort: setup.slots.cohort,
+                pass: setup.slots.pass,
+                witness: setup.slots.witness,
                 ask_again: setup.slots.ask_again,
             },
             home: log.home(),
+            witness: log.witness().filter(|_| setup.slots.witness),
+            known: None,
             log,
             incarnation: setup.incarnation,
             is_member: false,
@@ -389,7 +420,7 @@ impl Protocol for Home {
             process.resume_from(*suspended, out);
         } else {
             process.follow_membership(out);
-            process.begin_term(false);
+            process.begin_term(false, None);
         }
         process.settle(out);
         process

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::coordinator::Coordinator;
 use super::member::Member;
+use super::witness::Known;
 use super::{Home, Out};
 
 /// A suspended process.
@@ -26,6 +27,8 @@ pub struct Suspended {
     index: LogIndex,
     changes: Term,
     home: Option<Placement>,
+    witness: Option<Placement>,
+    known: Option<Box<Known>>,
     incarnation: Incarnation,
     is_member: bool,
     granted: u64,
@@ -41,6 +44,8 @@ impl Home {
             index: self.log.index,
             changes: self.log.directory.changes(),
             home: self.home,
+            witness: self.witness,
+            known: self.known.clone(),
             incarnation: self.incarnation,
             is_member: self.is_member,
             granted: self.granted,
@@ -55,13 +60,14 @@ impl Home {
         assert!(suspended.index <= self.log.index, "the log has lost entries");
         self.lease = false;
         self.home = suspended.home;
+        (self.witness, self.known) = (suspended.witness, suspended.known);
         self.incarnation = suspended.incarnation;
         self.is_member = suspended.is_member;
         self.granted = suspended.granted;
         self.member = suspended.member;
         self.coordinator = suspended.coordinator;
         if let Some(coordinator) = &mut self.coordinator {
-            coordinator.resume(self.defects);
+            coordinator.resume(self.options, self.defects);
         }
         self.follow_log(suspended.changes, out);
         // Its requests do not count without a lease.

@@ -132,15 +132,20 @@ impl Table {
         !self.rest_is_free || self.slots.keys().any(|slot| !self.is_sure(*slot))
     }
 
-    /// Everybody who could have had a slot has said so: what is written down is certain, and the
-    /// rest is free.
-    pub(super) fn settle(&mut self) {
+    /// Everybody who could have had a slot, but these, has said so: what is written down is certain,
+    /// and the rest is free.
+    pub(super) fn settle(&mut self, but: &[u32]) {
+        let rest = but.iter().filter(|_| !self.rest_is_free);
+        for slot in rest {
+            self.slots.entry(*slot).or_insert(Slot::Unknown);
+        }
         self.rest_is_free = true;
-        self.slots.retain(|_, what| {
+        self.slots.retain(|slot, what| {
+            let certain = but.binary_search(slot).is_err();
             if let Slot::Held(holder) = what {
-                holder.sure = true;
+                holder.sure |= certain;
             }
-            *what != Slot::Unknown
+            *what != Slot::Unknown || !certain
         });
     }
 

@@ -6,6 +6,8 @@ mod fixture;
 mod harness;
 mod malformed;
 mod moves;
+mod pass;
 mod walks;
+mod witness;
 
 use super::Home;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use kgate_core::{
     Defects, Directory, Fence, GrantId, Incarnation, Input, LogView, NodeId, Notice, Placement,
-    SlotOptions,
+    SlotOptions, Time,
 };
 
 use crate::harness::{Net, setup};
@@ -74,6 +74,17 @@ impl Fixture {
 
     pub(super) fn acquire(&mut self, at: u32, weight: u32) {
         self.net.input(at, Input::Acquire { weight }).unwrap();
+    }
+
+    /// Delivers what is due by then, and nothing later.
+    pub(super) fn deliver_until(&mut self, end: Time) {
+        while let Some((&(due, _), _)) = self.net.flights.first_key_value()
+            && due <= end
+        {
+            self.net.now = due;
+            self.net.deliver_nth(0);
+        }
+        self.net.now = end;
     }
 
     /// Requests, delivers everything, and returns what was granted.

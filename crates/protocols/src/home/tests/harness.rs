@@ -39,6 +39,8 @@ pub(super) struct Config {
     pub(super) k: u32,
     pub(super) keep: bool,
     pub(super) cohort: u16,
+    pub(super) pass: bool,
+    pub(super) witness: bool,
     pub(super) defects: Defects,
     pub(super) omissions: Omissions,
     /// The least share of steps that deliver a message, in percent.
@@ -163,6 +165,8 @@ impl Harness {
             keep: config.keep,
             cohort: config.cohort,
             ask_again: config.losses.then_some(Span::UNIT),
+            pass: config.pass,
+            witness: config.witness,
             ..SlotOptions::default()
         };
         let count = config.nodes as usize;

@@ -7,7 +7,8 @@ use kgate_testkit::Rng;
 
 use super::fixture::Fixture;
 use crate::home::{
-    AdoptionRequest, Assignment, Closing, Grant, Head, Held, HomeMessage, Last, Line, Report, Wait,
+    AdoptionRequest, Assignment, Closing, Grant, Head, Held, HomeMessage, Last, Line, Next, Note,
+    Noted, Pass, Report, Wait,
 };
 use crate::slots::SlotSet;
 
@@ -93,6 +94,12 @@ fn message(rng: &mut Rng) -> HomeMessage {
         ticket: (rng.below(2) == 0).then(|| number(rng)),
         held: held(rng),
         keep: rng.below(2) == 0,
+        next: (rng.below(4) == 0).then(|| Next {
+            node: NodeId(small(rng)),
+            incarnation: Incarnation(small(rng)),
+            ticket: number(rng),
+            grant: grant(rng),
+        }),
     };
     let last = |rng: &mut Rng| match rng.below(3) {
         0 => Last::Unknown,
@@ -103,6 +110,22 @@ fn message(rng: &mut Rng) -> HomeMessage {
         rest_is_free: rng.below(2) == 0,
         slots: list(rng, |rng| (small(rng), last(rng))),
     };
+    let period = |rng: &mut Rng| Term(if rng.below(4) == 0 { small(rng) } else { 0 });
+    match rng.below(12) {
+        0 => {
+            let slots = SlotSet::new(list(rng, small).into());
+            let (head, period, version) = (head(rng), period(rng), number(rng));
+            return HomeMessage::Note(Note { head, period, version, slots }.into());
+        }
+        1 => {
+            let (head, period, version) = (head(rng), period(rng), number(rng));
+            return HomeMessage::Noted(Noted { head, period, version }.into());
+        }
+        _ => {}
+    }
+    if rng.below(5) == 0 {
+        return HomeMessage::Pass(Pass { head: head(rng), line: line(rng), k: small(rng) }.into());
+    }
     if rng.below(2) == 0 {
         let closing = (rng.below(4) == 0).then(|| closing(rng).into());
         HomeMessage::Report(

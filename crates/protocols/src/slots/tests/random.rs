@@ -43,6 +43,7 @@ fn config(rng: &mut Rng, membership: MembershipSource, defects: Defects) -> Conf
         batch: 1 + rng.below(4),
         lanes: 1,
         ask_again: (rng.below(4) == 0).then_some(SOON),
+        ..SlotOptions::default()
     };
     Config {
         nodes: 2 + rng.below(8),
