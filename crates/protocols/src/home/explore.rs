@@ -23,6 +23,8 @@ impl Explorable for Home {
         match message {
             HomeMessage::Assignment(assignment) => self.knows_assignment(assignment),
             HomeMessage::Report(report) => self.knows_report(from, report),
+            // Kept, whatever the receiver knows: the options are few messages.
+            HomeMessage::Pass(_) | HomeMessage::Note(_) | HomeMessage::Noted(_) => false,
         }
     }
 
