@@ -80,9 +80,8 @@ mod tests {
     /// options are rejected.
     #[test]
     fn options_are_parsed_as_they_are_printed() {
-        let all =
-            "tree membership=join defer=off quiet=off keep=off cohort=0 batch=2 lanes=3 pass=on \
-             witness=on ask-again";
+        let all = "tree membership=join defer=off quiet=off keep=off cohort=0 batch=2 lanes=3 \
+                   pass=on witness=on ask-again";
         for line in [all, "flat", ""] {
             let words_of: Vec<&str> = line.split_whitespace().collect();
             let options = parse(&words_of).expect(line);
