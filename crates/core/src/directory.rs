@@ -31,8 +31,10 @@ pub struct Placement {
 /// of all members if none is fit. Every node that has applied the same entries computes the same
 /// home and the same term.
 ///
-/// A node is fit while it is a member that the log neither suspects nor drains. Losing fitness
-/// moves home roles and frees nothing; only an eviction ends what a node holds.
+/// A node is fit while it is a member that the log neither suspects nor drains nor declares unfit;
+/// who keeps the log calls [`set_fit`](Self::set_fit) with `true` only when none of these holds.
+/// Losing fitness moves home roles and frees nothing, and says nothing about leases: only an
+/// eviction ends what a node holds, and unfitness is no ground for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Directory {
     /// The number of changes so far.

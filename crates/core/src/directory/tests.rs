@@ -8,8 +8,8 @@ fn expected(directory: &Directory, gate: u64) -> Option<(NodeId, Incarnation)> {
     directory.members().max_by_key(|(node, _)| (fit(*node), rank(gate, *node)))
 }
 
-/// The witness is the home's successor: home as soon as the home alone loses its fitness. The period
-/// of the two grows whenever one of them changes.
+/// The witness is the home's successor: home as soon as the home alone loses its fitness. The
+/// period of the two grows whenever one of them changes.
 #[test]
 fn the_witness_is_home_next() {
     let mut state = 11;

@@ -1,5 +1,5 @@
 //! `home`: numbered, fenced slots that one node per gate gives away; any node can be that one, and
-//! none needs a lease for it. `docs/internals/home.md` has the rules H1 to H18 and the reasons why
+//! none needs a lease for it. `docs/internals/home.md` has the rules H1 to H22 and the reasons why
 //! they suffice.
 //!
 //! The agreed log says which member is **home** of a gate, and since when: a **term**
@@ -29,12 +29,18 @@
 //! elsewhere. After a planned change of home 1 message from the old home, and 1 from each member
 //! that holds or waits.
 //!
+//! Two extensions are options ([`kgate_core::SlotOptions`]), off by default. With `pass` a holder
+//! hands over directly at k = 1: 1 delay instead of 2, for 1 message more per entry under
+//! contention. With `witness` free slots survive the death of the home, for 2 messages and 2 delays
+//! when the home itself uses a slot for the first time.
+//!
 //! - `member.rs`: clients, what they hold, reports; `adoption.rs`: permits that go on elsewhere;
 //! - `coordinator.rs`: the home in its term, with its `table.rs`; `closing.rs`: what it leaves;
+//! - `pass.rs`: hand-over from holder to holder; `witness.rs`: what survives the home;
 //! - `suspend.rs`: a clean stop, and resuming after it;
 //! - `grant.rs`, `message.rs`: names and messages;
 //! - `explore.rs`: what the model checker may know;
-//! - `defects.rs`: what goes wrong without each rule (H1 to H17, cited at the code);
+//! - `defects.rs`: what goes wrong without each rule (H1 to H17, H20, H21, cited at the code);
 //!   `omissions.rs`: the same by name, for the laboratory.
 //!
 //! Citation: the design is kgate's own. Homes of resources are those of VMS, GFS2 and OCFS2 lock
@@ -42,7 +48,10 @@
 //!
 //! Deviations from the design: requests in the queue of a new home are ordered by Lamport clocks,
 //! which assignments carry. What was adopted is never handed over or cached, so attempts begin with
-//! 0 for every client that is let in by a grant. The driver keeps three rules of time: a client's
+//! 0 for every client that is let in by a grant. A promise of a slot (H20) is taken back when k
+//! grows or the slot is adopted; of a slot that the log holds, the promised member says whether it
+//! has it. What the home has not told itself (H21) needs no withdrawal at a change of term. The
+//! relay (H19) of the design is not here. The driver keeps three rules of time: a client's
 //! lapse is passed on only after all that the log had decided at its deadline (H13), a durable
 //! permit's grant is released only after the log holds it (H14), and an adoption request
 //! is passed on only under a lease that outlasts the client's (H18).

@@ -132,8 +132,8 @@ impl Table {
         !self.rest_is_free || self.slots.keys().any(|slot| !self.is_sure(*slot))
     }
 
-    /// Everybody who could have had a slot, but these, has said so: what is written down is certain,
-    /// and the rest is free.
+    /// Everybody who could have had a slot, but these, has said so: what is written down is
+    /// certain, and the rest is free.
     pub(super) fn settle(&mut self, but: &[u32]) {
         let rest = but.iter().filter(|_| !self.rest_is_free);
         for slot in rest {

@@ -6,12 +6,12 @@
 //!
 //! The **witness** is the member that will be home next. A home with its witness is a **period**
 //! ([`kgate_core::Directory::witness`]). At the beginning of a period, and whenever the set grows,
-//! the home sends it a *note*: the slots that clients of the home itself may have. Until the witness
-//! has acknowledged that, the home does not tell itself of a slot that it was not known to have in
-//! this period: no client of it is let in and no adoption taken. The witness acknowledges notes of
-//! the present period only. So when it has applied the end of the period, no client of the former
-//! home will ever have a slot outside of its note. Once all other founders have reported, those
-//! slots are sure. The ones in the note wait for the former home's report, or its eviction.
+//! the home sends it a *note*: the slots that clients of the home itself may have. Until the
+//! witness has acknowledged that, the home does not tell itself of a slot that it was not known to
+//! have in this period: no client of it is let in and no adoption taken. The witness acknowledges
+//! notes of the present period only. So when it has applied the end of the period, no client of the
+//! former home will ever have a slot outside of its note. Once all other founders have reported,
+//! those slots are sure. The ones in the note wait for the former home's report, or its eviction.
 //!
 //! What the home was not told counts for nothing: after a change of term its requests are reported
 //! again, and its adoption requests too. Only the note of exactly the last period counts, so a
@@ -112,7 +112,8 @@ impl Coordinator {
         held.slots.as_slice().iter().all(pending)
     }
 
-    /// Follows what clients here may have: makes a note of it, and announces what the witness knows.
+    /// Follows what clients here may have: makes a note of it, and announces what the witness
+    /// knows.
     pub(super) fn follow_own(&mut self, witness: Option<Placement>, member: &Member) {
         if !self.options.witness {
             return;

@@ -33,6 +33,8 @@ fn take(options: &mut SlotOptions, word: &str) -> Option<()> {
         ("cohort", value) => options.cohort = value.parse().ok()?,
         ("batch", value) => options.batch = count(value)?,
         ("lanes", value) => options.lanes = count(value)?,
+        ("pass", value) => options.pass = off(value)?,
+        ("witness", value) => options.witness = off(value)?,
         ("ask-again", "") => options.ask_again = Some(Span::UNIT),
         _ => return None,
     }
@@ -63,6 +65,8 @@ pub(super) fn words(options: &SlotOptions) -> Vec<String> {
         number("cohort", options.cohort.into(), usual.cohort.into()),
         number("batch", options.batch, usual.batch),
         number("lanes", options.lanes, usual.lanes),
+        switch("pass", options.pass, usual.pass),
+        switch("witness", options.witness, usual.witness),
         options.ask_again.map(|_| "ask-again".into()),
     ];
     words.into_iter().flatten().collect()
@@ -76,8 +80,8 @@ mod tests {
     /// options are rejected.
     #[test]
     fn options_are_parsed_as_they_are_printed() {
-        let all =
-            "tree membership=join defer=off quiet=off keep=off cohort=0 batch=2 lanes=3 ask-again";
+        let all = "tree membership=join defer=off quiet=off keep=off cohort=0 batch=2 lanes=3 \
+                   pass=on witness=on ask-again";
         for line in [all, "flat", ""] {
             let words_of: Vec<&str> = line.split_whitespace().collect();
             let options = parse(&words_of).expect(line);

@@ -43,6 +43,31 @@ fn one_delay_from_holder_to_holder() {
     assert_eq!(hand_over(options(true)), (1, 3));
 }
 
+/// A slot that is cached elsewhere comes in three delays instead of four, for one message more.
+#[test]
+fn three_delays_from_a_cache() {
+    let from_cache = |pass| {
+        let mut all = passing(4, SlotOptions { pass, ..SlotOptions::default() });
+        let (_, [one, two]) = all.home_and_others();
+        for _ in 0..2 {
+            let held = all.enter(one, 1);
+            all.release(one, &held);
+            all.net.deliver_all();
+        }
+        let before = all.messages();
+        all.net.delay = Box::new(|| Span::UNIT);
+        all.acquire(two, 1);
+        let mut delays = 0;
+        while all.granted(two).is_empty() {
+            delays += 1;
+            all.deliver_until(Time(delays * Span::UNIT.0));
+        }
+        all.deliver_until(Time(10 * Span::UNIT.0));
+        (delays, all.messages() - before)
+    };
+    assert_eq!((from_cache(false), from_cache(true)), ((4, 4), (3, 5)));
+}
+
 /// Without contention nothing is promised, and an entry costs what it costs without passes.
 #[test]
 fn alone_it_costs_nothing() {
