@@ -13,6 +13,7 @@ use kgate_core::{Explorable, Mechanism, Protocol, Rules, Suspend, TransientFault
 use crate::broadcast::{Direct, Sta, Tree};
 use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
+use crate::gates::Gates;
 use crate::home::Home;
 use crate::permission::Permission;
 use crate::slots::Lanes;
@@ -339,7 +340,11 @@ pub const ENTRIES: &[Entry] = &[
         messages: "3; 0 at the home, and to re-use a cached slot",
         delays: "2; 0 at the home, and to re-use a cached slot",
         citation: HOME,
-        defects: &[],
+        defects: &[
+            "H1", "H2", "H3", "H4A", "H4B", "H5", "H6A", "H6B", "H6C", "H7", "H8A", "H8B", "H9A",
+            "H9B", "H9C", "H10", "H11A", "H11B", "H11C", "H11D", "H11E", "H11F", "H12", "H13",
+            "H14", "H15", "H17", "H18", "HP2", "HP3", "HP5",
+        ],
         returns: true,
         asks_inside: true,
         tolerates_delay: true,
@@ -440,6 +445,12 @@ pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Ou
         ("robust", false) => visitor.visit::<Permission<Sta>, NoDetector>(),
         (name, _) => unreachable!("'{name}' is registered without its types"),
     }
+}
+
+/// Calls the visitor with the processes of many gates, of the protocol that follows the agreed log:
+/// each process has state only of the gates that it uses.
+pub fn visit_gates<V: Visitor>(visitor: V) -> V::Output {
+    visitor.visit::<Gates<Home>, NoDetector>()
 }
 
 /// A driver of the state model that obtains the rules of a protocol.

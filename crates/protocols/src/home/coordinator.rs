@@ -456,7 +456,16 @@ impl Coordinator {
         self.table.close(taken, self.defects.has(H8_UNSURE))
     }
 
-    /// Whether anything is left but cached slots: a queue, or something uncertain.
+    /// The requests that wait here, in order: the member, its ticket, and the weight.
+    pub(super) fn queued(&self) -> impl Iterator<Item = (NodeId, u64, u32)> {
+        self.queue.iter().map(|request| (request.node, request.wait.ticket, request.wait.weight))
+    }
+
+    /// The number of grants of this term.
+    pub(super) fn decided(&self) -> u64 {
+        self.number
+    }
+
     #[cfg(test)]
     pub(super) fn holders(&self) -> Vec<(u32, NodeId, Grant)> {
         self.table.holders().map(|(slot, holder)| (slot, holder.node, holder.grant)).collect()

@@ -33,7 +33,8 @@
 //! - `coordinator.rs`: the home in its term, with its `table.rs`; `closing.rs`: what it leaves;
 //! - `suspend.rs`: a clean stop, and resuming after it;
 //! - `grant.rs`, `message.rs`: names and messages;
-//! - `defects.rs`: what goes wrong without each rule (H1 to H17, cited at the code).
+//! - `defects.rs`: what goes wrong without each rule (H1 to H17, cited at the code);
+//!   `omissions.rs`: the same by name, for the laboratory.
 //!
 //! Citation: the design is kgate's own. Homes of resources are those of VMS, GFS2 and OCFS2 lock
 //! managers and of directory-based cache coherence.
@@ -52,6 +53,7 @@ pub mod defects;
 mod grant;
 mod member;
 mod message;
+pub mod omissions;
 mod suspend;
 mod table;
 
@@ -417,6 +419,8 @@ impl Protocol for Home {
             grant: in_use,
             lacking: self.lacking(),
             slots: self.member.holds.iter().flat_map(lines).collect(),
+            queue: self.coordinator.iter().flat_map(|home| home.queued()).collect(),
+            decided: self.coordinator.as_ref().map_or(0, |home| home.decided()),
             ..Observation::default()
         }
     }
