@@ -14,7 +14,7 @@
 //! [`tree_token`] passes tokens along a tree and recovers from crashes, [`stabilizing`] recovers
 //! from any corruption of memory and channels. [`slots`] is kgate's own: numbered, fenced slots in
 //! strict order, with weights, changes of k and new incarnations. [`home`] is the same at a
-//! constant cost per entry, by one home per gate; no node runs it yet.
+//! constant cost per entry, by one home per gate.
 //!
 //! No code here does I/O, reads a clock or draws a random number; the crate is `no_std`.
 #![no_std]

@@ -378,7 +378,10 @@ fn views() {
     assert_eq!((view(&log, "a"), view(&log, "b")), (before, log.index));
     let changes = log.changes(add(2, 1, 1));
     let at = log.index;
-    let is_membership = |change: &Change| matches!(change, Change::Membership { at: changed, .. } if *changed == at);
+    let is_membership = |change: &Change| {
+        let Change::Membership { at: changed, .. } = change else { return false };
+        *changed == at
+    };
     assert!(changes.iter().any(is_membership), "{changes:?}");
     assert!(matches!(changes.last(), Some(Change::Homes(homes)) if homes.at == at));
     assert_eq!((view(&log, "a"), view(&log, "b")), (at, at));
@@ -492,7 +495,8 @@ proptest! {
     /// In any order of commands: the incarnations of a node grow and never overlap, held slots are
     /// disjoint, versions and views are indices of applied entries, and a rejected command changes
     /// nothing. A second state that follows only the changes, or only the difference to an older
-    /// state, reaches the same members, homes and terms. So does a node that begins with a snapshot.
+    /// state, reaches the same members, homes and terms; and so does a node that begins with a
+    /// snapshot.
     #[test]
     fn any_order(commands in prop::collection::vec(any_command(), 1..60), cut in 0..60_usize) {
         let mut log = TestLog::bootstrapped();

@@ -93,7 +93,8 @@ impl Config {
             let known = registry::entry(&gate.protocol).map(drop);
             known.map_err(|error| wrong(&format!("gate `{}`: {error}", gate.name)))?;
             return Err(wrong(&format!(
-                "gate `{}` uses {}, but leases support slots and home only: omit its protocol, {or}",
+                "gate `{}` uses {}, but leases support slots and home only: omit its protocol, \
+                 {or}",
                 gate.name, gate.protocol
             )));
         }

@@ -445,8 +445,6 @@ impl Core {
         if !self.failures.has_leases() {
             Definition::check_without_log(entry).map_err(wrong)?;
             definition.check_with(entry, self.settings.nodes).map_err(wrong)?;
-        } else if entry.follows_log {
-            return Err(wrong(BadDefinition::LogNotSupported(entry.name)));
         } else if !entry.slots {
             return Err(wrong(BadDefinition::LeasesNotSupported(entry.name)));
         } else if entry.follows_log && definition.lanes > 1 {

@@ -46,7 +46,8 @@ fn past_holds_are_shown_and_bounded() {
     assert_eq!(shown.copied().collect::<Vec<_>>(), expected);
 }
 
-/// Every protocol of the registry that nodes run serves two clients of one node and one of another.
+/// Every protocol of the registry that nodes without a log run serves two clients of one node and
+/// one of another.
 #[test]
 fn every_protocol_serves() {
     for entry in registry::ENTRIES.iter().filter(|entry| !entry.follows_log) {
