@@ -43,7 +43,7 @@ use action::{LogAction, LogActionOf};
 use state::{Node, Run, Spent};
 
 pub use bounds::{LogBounds, Omissions};
-pub use properties::{FENCES_GROW, ONE_HOLDER, SERVED_IN_ORDER};
+pub use properties::{FENCES_GROW, ONE_HOLDER};
 pub use state::LogState;
 
 /// The subject of an exploration: a protocol, its setup, and the bounds.

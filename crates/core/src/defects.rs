@@ -37,6 +37,17 @@ impl Defects {
     }
 }
 
+/// Rules that the driver of a protocol with an agreed log keeps, left out: the protocol does not
+/// look at these.
+impl Defects {
+    /// A session lapses at its deadline, whatever of the log has been applied.
+    pub const LAPSES_EARLY: Defects = Defects::bit(61);
+    /// A grant is released when its durable permit is proposed, not when the log holds it.
+    pub const RELEASES_EARLY: Defects = Defects::bit(62);
+    /// A process is evicted while clients believe by its lease.
+    pub const EVICTS_EARLY: Defects = Defects::bit(63);
+}
+
 #[cfg(not(feature = "defects"))]
 impl Defects {
     /// Every defect repaired.

@@ -40,4 +40,9 @@ pub struct Observation {
     pub slots: Vec<(u32, Fence)>,
     /// The processes for whose requests it combines answers.
     pub relaying: Vec<NodeId>,
+    /// The requests that wait for the decision of this process, in the order in which it serves
+    /// them: the process, the number of the request there, and its weight.
+    pub queue: Vec<(NodeId, u64, u32)>,
+    /// The number of requests that it has decided to grant, where it decides for others.
+    pub decided: u64,
 }

@@ -113,6 +113,11 @@ fn reject(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
         && let Some(flag) = rules::meaningless(given)
     {
         format!("{name} is explored in the state model, where {flag} has no meaning: leave it out")
+    } else if entry.follows_log && (args.crashes > 0 || !args.resize.is_empty()) {
+        format!(
+            "the model checker does not drive the agreed log of {name} yet: leave out --crashes \
+             and --resize, or choose slots"
+        )
     } else if args.crashes >= n {
         format!("{} crashes with n = {n}: leave at least one process alive", args.crashes)
     } else if args.restarts > 0 && !entry.recovers && !entry.returns {

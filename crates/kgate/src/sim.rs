@@ -2,6 +2,7 @@
 
 pub(crate) mod conflicts;
 pub(crate) mod graph;
+mod log;
 pub(crate) mod options;
 mod recorder;
 mod state;
@@ -203,6 +204,8 @@ fn config(args: &SimArgs, printed: Defects, seed: u64) -> Config {
         refresh: args.refresh,
         slots: args.slots.options(args.ask_again),
         resizes: sorted(&args.resize),
+        gates: args.log.gates,
+        agreement: args.log.agreement(),
         graph: None,
         claims: Claims::default(),
         audit: Audit::default(),

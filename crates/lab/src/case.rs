@@ -135,7 +135,12 @@ impl Case {
         trace: Option<OpenTrace<'a>>,
     ) -> Result<Report, RunError> {
         let own_detector = self.config.detection.oracle.is_none();
-        registry::visit(self.entry, own_detector, Runner { case: self, queue, trace })
+        let runner = Runner { case: self, queue, trace };
+        if self.entry.follows_log {
+            registry::visit_gates(runner)
+        } else {
+            registry::visit(self.entry, own_detector, runner)
+        }
     }
 }
 
@@ -153,6 +158,7 @@ pub fn claims_of(entry: &Entry, nodes: u32, k: u32) -> Claims {
         recovers: entry.recovers,
         returns: entry.returns,
         slots: entry.slots,
+        follows_log: entry.follows_log,
         heals: entry.heals,
         asks_inside: entry.asks_inside,
         tolerates_delay: entry.tolerates_delay,

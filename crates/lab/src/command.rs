@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use kgate_core::{Dissemination, MembershipSource, NodeId, Span};
-use kgate_sim::{Chance, Crash, Disturbance, Down, ReceiveCost, SendCost};
+use kgate_sim::{Agreement, Chance, Crash, Disturbance, Down, ReceiveCost, SendCost};
 
 use crate::Case;
 
@@ -18,6 +18,7 @@ pub fn command(case: &Case) -> String {
         detection(case),
         faults(case),
         slots(case),
+        agreement(case),
         extras(case),
     ] {
         words.extend(part);
@@ -115,9 +116,12 @@ fn faults(case: &Case) -> Vec<String> {
     words
 }
 
+/// `--flag 0.1`; none if it never happens.
+fn chance(flag: &str, chance: Chance) -> Option<String> {
+    (chance > Chance::NEVER).then(|| format!("{flag} {chance}"))
+}
+
 fn disturbance(disturbance: &Disturbance) -> Vec<String> {
-    let chance =
-        |flag: &str, chance: Chance| (chance > Chance::NEVER).then(|| format!("{flag} {chance}"));
     let words = [
         list("--pause", &disturbance.pauses, ToString::to_string),
         list("--partition", &disturbance.partitions, ToString::to_string),
@@ -140,6 +144,13 @@ fn slots(case: &Case) -> Vec<String> {
         words.push(format!("--withdraw {} --patience {}", load.withdraw, load.patience));
     }
     words.extend(list("--resize", &config.resizes, |&(at, k)| format!("{k}@{at}")));
+    let cohort = format!("--cohort {}", options.cohort);
+    let ask_again = options.ask_again.map(|after| format!("--ask-again {after}"));
+    if case.entry.follows_log {
+        words.extend([on("keep", options.keep), cohort]);
+        words.extend(ask_again);
+        return words;
+    }
     words.extend(match options.dissemination {
         Dissemination::Auto => None,
         Dissemination::Flat => Some("--dissemination flat".into()),
@@ -154,12 +165,32 @@ fn slots(case: &Case) -> Vec<String> {
         on("quiet", options.quiet),
         on("keep", options.keep),
     ]);
-    words.push(format!(
-        "--cohort {} --batch {} --lanes {}",
-        options.cohort, options.batch, options.lanes
-    ));
-    words.extend(options.ask_again.map(|after| format!("--ask-again {after}")));
+    words.push(format!("{cohort} --batch {} --lanes {}", options.batch, options.lanes));
+    words.extend(ask_again);
     words
+}
+
+/// The decisions of the agreed log.
+fn agreement(case: &Case) -> Vec<String> {
+    let agreement = &case.config.agreement;
+    if !case.entry.follows_log {
+        return Vec::new();
+    }
+    let Agreement { suspect_after, evict_after, session, .. } = agreement;
+    let times =
+        format!("--suspect-after {suspect_after} --evict-after {evict_after} --session {session}");
+    let gates = case.config.gates;
+    let words = [
+        (gates > 1).then(|| format!("--gates {gates}")),
+        Some(times),
+        list("--unfit", &agreement.unfit, ToString::to_string),
+        list("--evict", &agreement.evictions, ToString::to_string),
+        list("--no-lease", &agreement.leaseless, ToString::to_string),
+        chance("--adopt", agreement.adopt),
+        chance("--dying-clients", agreement.dying_clients),
+        chance("--durable", agreement.durable),
+    ];
+    words.into_iter().flatten().collect()
 }
 
 /// Options of single protocols, and the defect that is switched on.

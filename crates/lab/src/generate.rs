@@ -4,6 +4,7 @@
 //! faults. [`generate_disturbed`] adds, for half of the seeds, faults that the papers leave out:
 //! pauses, partitions, message loss and duplicates, as far as the protocol claims to tolerate them.
 
+mod home;
 mod slots;
 
 use kgate_core::{NodeId, Span};
@@ -71,6 +72,10 @@ fn particular(case: &mut Case, seed: u64) {
     let mut rng = Rng::fork(seed, "particular");
     match case.entry.network {
         Network::Complete if case.entry.needs_crash_bound => responsive(case, &mut rng),
+        Network::Complete if case.entry.follows_log => {
+            slots::draw(case, &mut Rng::fork(seed, "slots"));
+            home::draw(case, &mut Rng::fork(seed, "home"));
+        }
         Network::Complete if case.entry.slots => slots::draw(case, &mut Rng::fork(seed, "slots")),
         Network::Complete => {}
         Network::Tree => tree(case, &mut rng),

@@ -9,7 +9,7 @@
 //! with a few other seeds too.
 
 use kgate_core::{Dissemination, MembershipSource, NodeId, Span};
-use kgate_sim::{Chance, Latency, ReceiveCost, SendCost, Think};
+use kgate_sim::{Agreement, Chance, Latency, ReceiveCost, SendCost, Think};
 
 use crate::swarm::{Checker, Wrong, wrong_once};
 use crate::{Case, command, t};
@@ -66,6 +66,15 @@ pub fn faults(case: &Case) -> usize {
         + disturbed
         + config.resizes.len()
         + withdrawn
+        + decisions(&config.agreement)
+}
+
+/// The decisions of the agreed log, and what clients do that die or ask others.
+fn decisions(agreement: &Agreement) -> usize {
+    let chances = [agreement.adopt, agreement.dying_clients, agreement.durable];
+    let chances = chances.iter().filter(|chance| **chance > Chance::NEVER).count();
+    let periods = agreement.unfit.len() + agreement.evictions.len() + agreement.leaseless.len();
+    2 * periods + chances
 }
 
 /// Shrinks `case` as long as it violates the property of `wrong`.
@@ -168,6 +177,7 @@ fn last_of(case: &Case, nodes: u32) -> Case {
         case.config.crashes.iter_mut().for_each(|crash| name(&mut crash.node));
         case.config.transient.strikes.iter_mut().for_each(|strike| name(&mut strike.0));
         case.config.disturbance.pauses.iter_mut().for_each(|pause| name(&mut pause.node));
+        case.config.agreement.nodes_mut().for_each(name);
         for cut in &mut case.config.disturbance.partitions {
             cut.nodes.iter_mut().for_each(name);
             cut.nodes.dedup();
@@ -190,6 +200,9 @@ fn of_nodes(case: &Case, nodes: u32) -> Case {
         config.crashes.retain(|crash| there(crash.node));
         config.transient.strikes.retain(|strike| there(strike.0));
         config.disturbance.pauses.retain(|pause| there(pause.node));
+        config.agreement.unfit.retain(|period| there(period.node));
+        config.agreement.evictions.retain(|period| there(period.node));
+        config.agreement.leaseless.retain(|period| there(period.node));
         for cut in &mut config.disturbance.partitions {
             cut.nodes.retain(|&node| there(node));
         }
@@ -230,6 +243,35 @@ fn fewer_faults(case: &Case) -> Vec<Case> {
         }));
     }
     ways.extend(fewer_disturbances(case));
+    ways.extend(fewer_decisions(case));
+    ways
+}
+
+fn fewer_decisions(case: &Case) -> Vec<Case> {
+    let agreement = &case.config.agreement;
+    let mut ways = vec![
+        with(case, |case| case.config.agreement.unfit.clear()),
+        with(case, |case| case.config.agreement.evictions.clear()),
+        with(case, |case| case.config.agreement.leaseless.clear()),
+        with(case, |case| case.config.agreement.adopt = Chance::NEVER),
+        with(case, |case| case.config.agreement.dying_clients = Chance::NEVER),
+        with(case, |case| case.config.agreement.durable = Chance::NEVER),
+    ];
+    for index in 0..agreement.unfit.len() {
+        ways.push(with(case, |case| {
+            case.config.agreement.unfit.remove(index);
+        }));
+    }
+    for index in 0..agreement.evictions.len() {
+        ways.push(with(case, |case| {
+            case.config.agreement.evictions.remove(index);
+        }));
+    }
+    for index in 0..agreement.leaseless.len() {
+        ways.push(with(case, |case| {
+            case.config.agreement.leaseless.remove(index);
+        }));
+    }
     ways
 }
 
@@ -316,6 +358,9 @@ fn sooner(case: &Case, part: u32, of: u32) -> Case {
         for cut in &mut config.disturbance.partitions {
             (cut.from, cut.until) = (scaled(cut.from), scaled(cut.until) + Span(tenth));
         }
+        for period in config.agreement.periods_mut() {
+            (period.from, period.until) = (scaled(period.from), scaled(period.until) + Span(tenth));
+        }
     })
 }
 
@@ -392,6 +437,14 @@ fn rounder(case: &Case) -> Vec<Case> {
             ways.push(with(case, |case| {
                 let resize = &mut case.config.resizes[index];
                 resize.0 = round(resize.0);
+            }));
+        }
+        for index in 0..case.config.clone().agreement.periods_mut().count() {
+            ways.push(with(case, |case| {
+                if let Some(period) = case.config.agreement.periods_mut().nth(index) {
+                    (period.from, period.until) =
+                        (round(period.from), round(period.until) + Span(grain));
+                }
             }));
         }
         for index in 0..case.config.disturbance.pauses.len() {

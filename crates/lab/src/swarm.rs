@@ -89,6 +89,12 @@ pub struct Tally {
     pub lost: u64,
     /// Messages duplicated.
     pub doubled: u64,
+    /// Live processes that the agreed log declared unfit to be home.
+    pub unfit: u64,
+    /// Live processes that the agreed log evicted.
+    pub evictions: u64,
+    /// Clients that went on at another process.
+    pub adoptions: u64,
     /// Requests withdrawn.
     pub withdrawals: u64,
     /// Requests that ended because k became too small for them.
@@ -110,6 +116,9 @@ impl Tally {
         self.partitions += u64::from(report.partitions);
         self.lost += report.lost;
         self.doubled += report.duplicated;
+        self.unfit += case.config.agreement.unfit.len() as u64;
+        self.evictions += case.config.agreement.evictions.len() as u64;
+        self.adoptions += report.adoptions;
         self.withdrawals += report.withdrawals;
         self.refused += report.refused;
     }
@@ -126,6 +135,9 @@ impl Tally {
         self.partitions += other.partitions;
         self.lost += other.lost;
         self.doubled += other.doubled;
+        self.unfit += other.unfit;
+        self.evictions += other.evictions;
+        self.adoptions += other.adoptions;
         self.withdrawals += other.withdrawals;
         self.refused += other.refused;
     }
@@ -136,7 +148,7 @@ impl Tally {
     }
 
     /// The number of faults, by kind.
-    pub fn faults(&self) -> [(&'static str, u64); 7] {
+    pub fn faults(&self) -> [(&'static str, u64); 9] {
         [
             ("crashes", self.crashes),
             ("recoveries", self.recoveries),
@@ -145,6 +157,8 @@ impl Tally {
             ("partitions", self.partitions),
             ("messages lost", self.lost),
             ("messages duplicated", self.doubled),
+            ("unfit", self.unfit),
+            ("evictions", self.evictions),
         ]
     }
 }
@@ -263,9 +277,12 @@ impl Failure {
 
 impl Swarm<'_> {
     /// The setting of one seed. A published defect meets only the faults of its paper: the paper
-    /// claims to tolerate no others.
+    /// claims to tolerate no others. An omission of `home` meets all that `home` tolerates.
     pub fn case(&self, seed: u64) -> Case {
         match self.as_printed {
+            Some(id) if self.entry.follows_log => {
+                generate_disturbed(self.entry.name, seed).as_printed(id)
+            }
             Some(id) => generate(self.entry.name, seed).as_printed(id),
             None => generate_disturbed(self.entry.name, seed),
         }

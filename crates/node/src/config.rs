@@ -47,7 +47,7 @@ use kgate_net::Security;
 use kgate_protocols::registry;
 use serde::Deserialize;
 
-use crate::core::{Definition, Detection, GateId, SessionTerms, Settings};
+use crate::core::{BadDefinition, Definition, Detection, GateId, SessionTerms, Settings};
 use crate::k_expression::KExpression;
 use crate::serve::authorisation::{Allow, UserOrGroup};
 use crate::serve::limits::Limits;
@@ -381,6 +381,9 @@ impl Config {
             return Err(wrong("detect_interval_ms and detect_timeout_ms are at least 1".into()));
         }
         let entry = registry::entry(&self.protocol).map_err(|error| wrong(error.to_string()))?;
+        if entry.follows_log {
+            return Err(wrong(BadDefinition::LogNotSupported(entry.name).to_string()));
+        }
         let fixed = self.gates.iter().zip(1..).map(|(gate, id)| gate.definition(id));
         let fixed: Vec<Definition> = fixed.collect::<Result<_, _>>()?;
         fixed.iter().try_for_each(|gate| can_be(gate, nodes))?;

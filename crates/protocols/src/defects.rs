@@ -6,7 +6,7 @@
 
 use kgate_core::Defects;
 
-use crate::{slots, stabilizing, timer_free, tree_token};
+use crate::{home, slots, stabilizing, timer_free, tree_token};
 
 /// A published defect: its number, what the paper prints, and what it breaks.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,7 @@ pub fn all() -> impl Iterator<Item = &'static Defect> {
         .chain(&tree_token::defects::ALL)
         .chain(&stabilizing::defects::ALL)
         .chain(&slots::defects::ALL)
+        .chain(&home::omissions::ALL)
 }
 
 /// Those of the permission-based papers, in order.

@@ -13,8 +13,8 @@
 //! Three more are designs of their own: [`timer_free`] detects crashes by its requests and replies,
 //! [`tree_token`] passes tokens along a tree and recovers from crashes, [`stabilizing`] recovers
 //! from any corruption of memory and channels. [`slots`] is kgate's own: numbered, fenced slots in
-//! strict order, with weights, changes of k and new incarnations. [`home`] is to be the same at a
-//! constant cost per entry, by one home per gate; no driver runs it yet.
+//! strict order, with weights, changes of k and new incarnations. [`home`] is the same at a
+//! constant cost per entry, by one home per gate; no node runs it yet.
 //!
 //! No code here does I/O, reads a clock or draws a random number; the crate is `no_std`.
 #![no_std]
@@ -25,6 +25,7 @@ pub mod broadcast;
 pub mod collections;
 pub mod defects;
 pub mod detect;
+pub mod gates;
 #[cfg(test)]
 mod harness;
 pub mod home;

@@ -13,6 +13,8 @@ use kgate_core::{Explorable, Mechanism, Protocol, Rules, Suspend, TransientFault
 use crate::broadcast::{Direct, Sta, Tree};
 use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
+use crate::gates::Gates;
+use crate::home::Home;
 use crate::permission::Permission;
 use crate::slots::Lanes;
 use crate::stabilizing::Exclusion;
@@ -68,6 +70,9 @@ pub struct Entry {
     /// Whether it grants numbered slots: several at once, of a k that may change, with options
     /// ([`kgate_core::SlotOptions`]).
     pub slots: bool,
+    /// Whether it follows the agreed log by snapshots ([`kgate_core::Input::Applied`]): the log
+    /// decides the members, which of them are fit to be home, k, and the reserved slots.
+    pub follows_log: bool,
     /// Whether it must know the number of crashes to tolerate beforehand.
     pub needs_crash_bound: bool,
     crashes: Crashes,
@@ -156,6 +161,8 @@ const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual
 
 const SLOTS: &str = "kgate: docs/internals/slots.md";
 
+const HOME: &str = "kgate: docs/internals/home.md";
+
 /// The "detector" of protocols that have none: an agreed log decides losses and announces them to
 /// every process in one order.
 pub const LOG: &str = "log";
@@ -182,6 +189,7 @@ const NO_CLAIM: Entry = Entry {
     tolerates_loss: false,
     tolerates_duplicates: false,
     slots: false,
+    follows_log: false,
     needs_crash_bound: false,
     crashes: Crashes::None,
 };
@@ -321,6 +329,32 @@ pub const ENTRIES: &[Entry] = &[
         crashes: Crashes::AllButOne,
         ..NO_CLAIM
     },
+    Entry {
+        name: "home",
+        title: "numbered, fenced slots that one process per gate gives away, whichever the log \
+            names: constant cost, permits that outlive their process",
+        broadcast: "none: to the home of the gate",
+        detector: Some(LOG),
+        tolerates: "any number of crashes and returns, evictions of live processes, and false \
+            suspicions, as an agreed log decides them",
+        messages: "3; 0 at the home, and to re-use a cached slot",
+        delays: "2; 0 at the home, and to re-use a cached slot",
+        citation: HOME,
+        defects: &[
+            "H1", "H2", "H3", "H4A", "H4B", "H5", "H6A", "H6B", "H6C", "H7", "H8A", "H8B", "H9A",
+            "H9B", "H9C", "H10", "H11A", "H11B", "H11C", "H11D", "H11E", "H11F", "H12", "H13",
+            "H14", "H15", "H17", "H18", "HP2", "HP3", "HP5",
+        ],
+        returns: true,
+        asks_inside: true,
+        tolerates_delay: true,
+        tolerates_loss: true,
+        tolerates_duplicates: true,
+        slots: true,
+        follows_log: true,
+        crashes: Crashes::AllButOne,
+        ..NO_CLAIM
+    },
 ];
 
 /// Why a name is unknown; the text lists the known ones.
@@ -399,6 +433,7 @@ pub trait Visitor {
 pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Output {
     match (entry.name, own_detector) {
         ("slots", _) => visitor.visit::<Lanes, NoDetector>(),
+        ("home", _) => visitor.visit::<Home, NoDetector>(),
         ("tree-token", _) => visitor.visit::<TreeToken, NoDetector>(),
         ("stabilizing", _) => visitor.visit::<Refined<Exclusion>, NoDetector>(),
         ("timer-free", _) => visitor.visit::<TimerFree, NoDetector>(),
@@ -410,6 +445,12 @@ pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Ou
         ("robust", false) => visitor.visit::<Permission<Sta>, NoDetector>(),
         (name, _) => unreachable!("'{name}' is registered without its types"),
     }
+}
+
+/// Calls the visitor with the processes of many gates, of the protocol that follows the agreed log:
+/// each process has state only of the gates that it uses.
+pub fn visit_gates<V: Visitor>(visitor: V) -> V::Output {
+    visitor.visit::<Gates<Home>, NoDetector>()
 }
 
 /// A driver of the state model that obtains the rules of a protocol.

@@ -182,7 +182,7 @@ impl fmt::Display for Chance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseDisturbanceError {
     /// The text is not a pause.
-    #[error("not a pause: write process@time..time such as 3@5..9")]
+    #[error("not a pause or another period: write process@time..time such as 3@5..9")]
     Pause,
     /// The text is not a partition.
     #[error(

@@ -35,7 +35,7 @@ mod run_trace;
 pub mod state;
 mod stats;
 
-pub use config::{Audit, Claims, Config, ConfigError, Detection, Detector};
+pub use config::{Agreement, Audit, Claims, Config, ConfigError, Detection, Detector};
 pub use cost::{Cost, ReceiveCost, SendCost};
 pub use disturbance::{Chance, Direction, Disturbance, Partition, Pause};
 pub use engine::{

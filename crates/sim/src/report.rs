@@ -82,6 +82,12 @@ pub struct Report {
     /// Requests that ended because k became smaller than their weight.
     #[serde(skip_serializing_if = "is_zero")]
     pub refused: u64,
+    /// Requests of clients to go on at another process.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub adoption_requests: u64,
+    /// Clients that went on at another process.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub adoptions: u64,
     /// Changes of k.
     #[serde(skip_serializing_if = "is_zero")]
     pub resizes: u64,
@@ -197,6 +203,8 @@ impl Report {
             grants: stats.grants,
             withdrawals: stats.withdrawals,
             refused: stats.refused,
+            adoption_requests: stats.adoption_requests,
+            adoptions: stats.adoptions,
             resizes: results.resizes,
             obtaining: Distribution::of(stats.obtaining),
             obtaining_from_broadcast: Distribution::of(stats.obtaining_from_broadcast),

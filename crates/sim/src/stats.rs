@@ -44,6 +44,9 @@ pub(crate) struct Stats {
     pub(crate) withdrawals: u64,
     /// Requests that ended because k became smaller than their weight.
     pub(crate) refused: u64,
+    /// Requests of clients to go on at another process, and those that did.
+    pub(crate) adoption_requests: u64,
+    pub(crate) adoptions: u64,
     /// Obtaining times, from the request.
     pub(crate) obtaining: Vec<Span>,
     /// Obtaining times, from the start of the request's broadcast.
@@ -68,6 +71,8 @@ impl Stats {
             grants: 0,
             withdrawals: 0,
             refused: 0,
+            adoption_requests: 0,
+            adoptions: 0,
             obtaining: Vec::new(),
             obtaining_from_broadcast: Vec::new(),
             mutex_messages: Counts::new::<M::Message>(),
@@ -85,6 +90,7 @@ impl Stats {
     pub(crate) fn begin(&mut self) {
         (self.delivered, self.requests, self.grants, self.withdrawals, self.refused) =
             (0, 0, 0, 0, 0);
+        (self.adoption_requests, self.adoptions) = (0, 0);
         self.obtaining.clear();
         self.obtaining_from_broadcast.clear();
     }

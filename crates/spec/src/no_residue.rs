@@ -1,6 +1,6 @@
 //! An ended request leaves no state behind: in a quiescent state without requests and holders, no
-//! process aggregates answers for others, and no process owes an update, except for slots that it
-//! still has.
+//! process aggregates answers for others or has a request in its queue, and no process owes an
+//! update, except for slots that it still has.
 //!
 //! Source: `slots`, P5. A request ends when its grant is released, when it is withdrawn, or when
 //! its process crashes. A process owes updates about the slots it has; with cached slots it owes
@@ -20,7 +20,8 @@ impl NoResidue {
     /// its observation.
     pub fn left<'a>(live: impl Iterator<Item = (NodeId, &'a Observation)>) -> Option<NodeId> {
         let owes = |shown: &Observation| !shown.owing.is_empty() && shown.slots.is_empty();
-        let mut left = live.filter(|(_, shown)| owes(shown) || !shown.relaying.is_empty());
+        let serves = |shown: &Observation| !shown.relaying.is_empty() || !shown.queue.is_empty();
+        let mut left = live.filter(|(_, shown)| owes(shown) || serves(shown));
         left.next().map(|(node, _)| node)
     }
 }
@@ -41,5 +42,7 @@ mod tests {
         assert_eq!(left(&keeping), None);
         assert_eq!(left(&owing), Some(NodeId(2)));
         assert_eq!(left(&relaying), Some(NodeId(2)));
+        let queueing = Observation { queue: vec![(NodeId(1), 1, 1)], ..clean.clone() };
+        assert_eq!(left(&queueing), Some(NodeId(2)));
     }
 }

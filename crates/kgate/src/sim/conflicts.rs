@@ -5,6 +5,7 @@ use clap::parser::ValueSource;
 use kgate_protocols::registry::{Entry, Network};
 use kgate_sim::Chance;
 
+use super::log::LogArgs;
 use super::options::{ModelArg, SimArgs, StartArg};
 use crate::Failure;
 use crate::slots::SlotArgs;
@@ -12,6 +13,9 @@ use crate::slots::SlotArgs;
 /// Options for protocols with numbered slots, besides [`SlotArgs::IDS`].
 const SLOTS_ONLY: [&str; 6] =
     ["clients", "weight_max", "withdraw", "patience", "resize", "ask_again"];
+
+/// Options of `slots` that `home` has no use for.
+const SLOTS_OWN: [&str; 6] = ["dissemination", "membership", "defer", "quiet", "batch", "lanes"];
 
 /// Options for messages, clients and detectors, which the state model does not have.
 const MESSAGES_ONLY: [&str; 26] = [
@@ -65,6 +69,18 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
     {
         let (flag, name) = (flag(id), entry.name);
         return usage(format!("{name} has no numbered slots: leave out {flag}, or choose slots"));
+    }
+    if !entry.follows_log
+        && let Some(id) = LogArgs::IDS.iter().find(|id| typed(id))
+    {
+        let (flag, name) = (flag(id), entry.name);
+        return usage(format!("{name} follows no agreed log: leave out {flag}, or choose home"));
+    }
+    if entry.follows_log
+        && let Some(id) = SLOTS_OWN.iter().find(|id| typed(id))
+    {
+        let (flag, name) = (flag(id), entry.name);
+        return usage(format!("{flag} has no meaning for {name}: leave it out, or choose slots"));
     }
     if typed("patience") && args.withdraw == Chance::NEVER {
         return usage("--patience has no meaning without withdrawals: add --withdraw".into());
@@ -141,7 +157,11 @@ const SWARM: [&str; 7] = ["swarm", "seeds", "seed", "protocol", "as_printed", "s
 /// Rejects options that a swarm generates.
 pub(crate) fn check_swarm(given: &ArgMatches) -> Result<(), Failure> {
     // clap lists the argument groups among the ids.
-    let groups = [<SimArgs as clap::Args>::group_id(), <SlotArgs as clap::Args>::group_id()];
+    let groups = [
+        <SimArgs as clap::Args>::group_id(),
+        <SlotArgs as clap::Args>::group_id(),
+        <LogArgs as clap::Args>::group_id(),
+    ];
     let options =
         given.ids().filter(|id| !groups.contains(&Some((*id).clone()))).map(clap::Id::as_str);
     match options.filter(|id| !SWARM.contains(id)).find(|id| typed(given, id)) {

@@ -7,6 +7,7 @@ use kgate_core::{NodeId, Span};
 use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, Think};
 use kgate_spec::view::{Shown, Window};
 
+use super::log::LogArgs;
 use crate::parse;
 use crate::slots::SlotArgs;
 
@@ -109,6 +110,8 @@ pub(crate) struct SimArgs {
     pub(crate) resize: Vec<(Span, u32)>,
     #[command(flatten)]
     pub(crate) slots: SlotArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     /// Interval at which a process repeats a request to processes that have not answered;
     /// required with --loss (slots) [default: never]
     #[arg(long, value_name = "T", value_parser = parse::refresh)]

@@ -54,6 +54,9 @@ pub enum BadDefinition {
         /// The lanes of the definition.
         lanes: u32,
     },
+    /// No node drives a protocol that follows the agreed log by snapshots.
+    #[error("no node runs `{0}` yet, only `kgate sim` does: omit the protocol, or choose `slots`")]
+    LogNotSupported(&'static str),
     /// The protocol has no lanes.
     #[error("only `slots` has lanes, not `{0}`")]
     LanesNotSupported(&'static str),
@@ -108,6 +111,9 @@ impl Definition {
     /// The same with a protocol that is already known.
     pub(crate) fn check_with(&self, entry: &Entry, nodes: u32) -> Result<(), BadDefinition> {
         let Self { k, lanes, .. } = *self;
+        if entry.follows_log {
+            return Err(BadDefinition::LogNotSupported(entry.name));
+        }
         Self::check_name(&self.name)?;
         if k == 0 || k > Self::MOST {
             return Err(BadDefinition::K(k));

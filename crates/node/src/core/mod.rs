@@ -438,6 +438,8 @@ impl Core {
         let entry = registry::entry(&definition.protocol).map_err(|error| wrong(error.into()))?;
         if !self.failures.has_leases() {
             definition.check_with(entry, self.settings.nodes).map_err(wrong)?;
+        } else if entry.follows_log {
+            return Err(wrong(BadDefinition::LogNotSupported(entry.name)));
         } else if !entry.slots {
             return Err(wrong(BadDefinition::LeasesNotSupported(entry.name)));
         }

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use kgate_core::{Assigned, Defects, Incarnation, LogView, NodeId, Queued, Term};
+use kgate_core::{Assigned, Defects, Incarnation, LogView, NodeId, Term};
 use serde::{Deserialize, Serialize};
 
 use super::closing::Closing;
@@ -450,6 +450,16 @@ impl Coordinator {
         self.table.close(taken, self.defects.has(H8_UNSURE))
     }
 
+    /// The requests that wait here, in order: the member, its ticket, and the weight.
+    pub(super) fn queued(&self) -> impl Iterator<Item = (NodeId, u64, u32)> {
+        self.queue.iter().map(|request| (request.node, request.wait.ticket, request.wait.weight))
+    }
+
+    /// The number of grants of this term.
+    pub(super) fn decided(&self) -> u64 {
+        self.number
+    }
+
     /// Who has a slot, by which grant.
     #[cfg(test)]
     pub(super) fn holders(&self) -> Vec<(u32, NodeId, Grant)> {
@@ -460,16 +470,6 @@ impl Coordinator {
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
-    }
-
-    /// The waiting requests, in order.
-    pub(super) fn queue(&self) -> Vec<Queued> {
-        let queued = |Request { node, wait, .. }: &Request| Queued {
-            node: *node,
-            ticket: wait.ticket,
-            weight: wait.weight,
-        };
-        self.queue.iter().map(queued).collect()
     }
 
     /// The slots that somebody has.

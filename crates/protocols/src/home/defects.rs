@@ -1,6 +1,6 @@
 //! The protocol without one of its rules, each a switch at the line that differs. What goes wrong
-//! was found while the protocol was designed; none is published. Rules that the driver keeps (H13,
-//! H14, H18) are left out by the tests' driver.
+//! was found while the protocol was designed; none is published. The protocol does
+//! not look at the rules that its driver keeps (H13, H14, H18).
 
 use kgate_core::Defects;
 
@@ -50,10 +50,16 @@ pub const H11_PAST: Defects = Defects::bit(21);
 pub const H11_TWO: Defects = Defects::bit(22);
 /// H12: a slot whose client is gone is used again here.
 pub const H12: Defects = Defects::bit(23);
+/// H13: the driver lets sessions lapse at once.
+pub const H13: Defects = Defects::LAPSES_EARLY;
+/// H14: the driver releases a grant when its durable permit is proposed.
+pub const H14: Defects = Defects::RELEASES_EARLY;
 /// H15: slots at or above k are cached and handed over.
 pub const H15: Defects = Defects::bit(24);
 /// H17: clients are let in without a lease.
 pub const H17: Defects = Defects::bit(25);
+/// H18: the driver evicts a process while clients believe by its lease.
+pub const H18: Defects = Defects::EVICTS_EARLY;
 /// The fence leaves out the term.
 pub const H_FENCE: Defects = Defects::bit(26);
 /// A request of smaller weight passes the first.

@@ -34,7 +34,8 @@
 //! - `suspend.rs`: a clean stop, and resuming after it;
 //! - `grant.rs`, `message.rs`: names and messages;
 //! - `explore.rs`: what the model checker may know;
-//! - `defects.rs`: what goes wrong without each rule (H1 to H17, cited at the code).
+//! - `defects.rs`: what goes wrong without each rule (H1 to H17, cited at the code);
+//!   `omissions.rs`: the same by name, for the laboratory.
 //!
 //! Citation: the design is kgate's own. Homes of resources are those of VMS, GFS2 and OCFS2 lock
 //! managers and of directory-based cache coherence.
@@ -54,6 +55,7 @@ mod explore;
 mod grant;
 mod member;
 mod message;
+pub mod omissions;
 mod suspend;
 mod table;
 
@@ -408,6 +410,8 @@ impl Protocol for Home {
             stamp: first.map(|wait| Stamp::in_view(ViewId(wait.term.0), wait.clock, self.me)),
             grant: in_use,
             slots: self.member.holds.iter().flat_map(lines).collect(),
+            queue: self.coordinator.iter().flat_map(|home| home.queued()).collect(),
+            decided: self.coordinator.as_ref().map_or(0, |home| home.decided()),
             ..Observation::default()
         }
     }

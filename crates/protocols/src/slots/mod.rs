@@ -373,6 +373,7 @@ impl Protocol for Slots {
             tokens: Vec::new(),
             slots: here.collect(),
             relaying: self.relays.roots().collect(),
+            ..Observation::default()
         }
     }
 }

@@ -25,6 +25,9 @@ pub struct Claims {
     /// The protocol grants numbered slots: several at once, to several clients of a process, with a
     /// k that may change.
     pub slots: bool,
+    /// The protocol follows an agreed log by snapshots, which decides the members, which of them
+    /// are fit to be home, k and the reserved slots.
+    pub follows_log: bool,
     /// The protocol recovers from transient faults.
     pub heals: bool,
     /// A client may ask again while it is inside.

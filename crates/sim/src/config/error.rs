@@ -302,6 +302,42 @@ pub enum ConfigError {
     /// An oracle, and the protocol uses no failure detector.
     #[error("this protocol has no failure detector to replace: leave out --detector")]
     NoDetector,
+    /// Decisions of an agreed log, and the protocol follows none.
+    #[error(
+        "{0}: only a protocol that follows the agreed log has that; leave it out, or choose home"
+    )]
+    NeedsLog(&'static str),
+    /// Several gates, and what identifies permits by one gate's fences or clients by their order.
+    #[error("--gates excludes --clients, --adopt and --durable: give one gate, or leave them out")]
+    OneGateOnly,
+    /// A process would be evicted before it is suspected.
+    #[error(
+        "suspected after {suspect} and evicted after {evict}: the log suspects a process first; \
+         give a shorter --suspect-after or a longer --evict-after"
+    )]
+    EvictedBeforeSuspected {
+        /// When it is suspected.
+        suspect: Span,
+        /// When it is evicted.
+        evict: Span,
+    },
+    /// A process would be evicted while clients believe by it (`home`, H18).
+    #[error(
+        "sessions of {session} and an eviction after {evict}: clients would believe by an evicted \
+         process; give a shorter --session or a longer --evict-after"
+    )]
+    EvictedWhileBelieved {
+        /// How long a client believes.
+        session: Span,
+        /// When its process is evicted.
+        evict: Span,
+    },
+    /// Two evictions of one process overlap.
+    #[error("{node} would be evicted while it is no member: let --evict add it again before")]
+    OverlappingEvictions {
+        /// The process.
+        node: NodeId,
+    },
     /// A client's loop takes no time.
     #[error(
         "hold and think are both 0: time would stand still for a process that needs no \

@@ -1,9 +1,10 @@
 //! The configuration of a run: everything that a run depends on. It is validated before the run
 //! starts.
 //!
-//! - `claims.rs`: what the protocol claims to support;
+//! - `claims.rs`: what the protocol claims to support; `agreement.rs`: what an agreed log decides;
 //! - `validate.rs` and `error.rs`: which configurations are refused, and why.
 
+mod agreement;
 mod claims;
 mod error;
 mod validate;
@@ -18,6 +19,7 @@ use crate::faults::{Crash, Down, Transient};
 use crate::latency::Latency;
 use crate::load::{Load, Think};
 
+pub use agreement::Agreement;
 pub use claims::{Claims, Detector};
 pub use error::ConfigError;
 
@@ -91,6 +93,11 @@ pub struct Config {
     /// The changes of k and their times. Every process is notified of each within the notification
     /// bound.
     pub resizes: Vec<(Span, u32)>,
+    /// The number of gates, each with k slots, where the protocol follows an agreed log; each
+    /// request is for one of them.
+    pub gates: u32,
+    /// What the agreed log decides, where the protocol follows it.
+    pub agreement: Agreement,
     /// The network, where the protocol uses one.
     pub graph: Option<Arc<Graph>>,
     /// What the protocol claims.
@@ -144,6 +151,8 @@ impl Config {
             refresh: None,
             slots: SlotOptions::default(),
             resizes: Vec::new(),
+            gates: 1,
+            agreement: Agreement::default(),
             graph: None,
             claims: Claims::default(),
             audit: Audit::default(),
@@ -171,6 +180,17 @@ impl Config {
         }
     }
 
+    /// Whether no process that decides for others can have to put a refused request back to the
+    /// front of its queue, in which weights could pass each other.
+    pub(crate) fn has_steady_queue(&self) -> bool {
+        let calm = self.gates == 1
+            && self.crashes.is_empty()
+            && self.random_crashes + self.random_recoveries == 0
+            && self.resizes.is_empty()
+            && !self.agreement.changes_members();
+        self.claims.follows_log && self.audited() && self.load.weight_max > 1 && calm
+    }
+
     /// The detector that runs; none if the oracle or the log replaces it.
     pub(crate) fn own_detector(&self) -> Option<Detector> {
         let replaced =
@@ -193,7 +213,11 @@ impl Config {
         let rounds_of = |length: Span| interval.times(length.0.div_ceil(interval.0).max(1));
         let instant = Span(1);
         match self.own_detector() {
-            None => self.notification_bound(),
+            None => {
+                let evicted =
+                    if self.claims.follows_log { self.agreement.evict_after } else { Span::ZERO };
+                Some(self.notification_bound()? + evicted)
+            }
             Some(Detector::AllToAll) => {
                 let look = rounds_of(timeout + instant);
                 Some(look.times(2) + timeout + instant + self.cost.longest_delay()?)
@@ -217,7 +241,14 @@ impl Config {
 
     /// Whether a new incarnation learns the state from processes that stayed up, so that one must.
     pub(crate) fn somebody_must_stay(&self) -> bool {
-        self.claims.returns && self.slots.membership == MembershipSource::Join
+        self.claims.returns
+            && !self.claims.follows_log
+            && self.slots.membership == MembershipSource::Join
+    }
+
+    /// The number of slots of all gates, which the checkers see as those of one.
+    pub(crate) fn all_slots(&self, k: u32) -> u32 {
+        k.saturating_mul(self.gates)
     }
 
     pub(crate) fn setup(&self, me: NodeId) -> Setup {

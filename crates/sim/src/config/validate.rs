@@ -20,6 +20,7 @@ impl Config {
         }
         self.check_claims()?;
         self.disturbance.check(self)?;
+        self.agreement.check(self)?;
         self.check_shape()?;
         self.check_detector()
     }
@@ -84,6 +85,7 @@ impl Config {
         .chain(crashes)
         .chain(strikes)
         .chain(self.disturbance.times())
+        .chain(self.agreement.times())
         .chain([load.patience, self.slots.ask_again.unwrap_or_default()])
         .chain(self.resizes.iter().map(|resize| resize.0))
     }
@@ -126,6 +128,13 @@ impl Config {
         }
         if !claims.slots && !self.resizes.is_empty() {
             return Err(ConfigError::NeedsSlots("--resize"));
+        }
+        if self.gates == 0 || self.gates > 1 && !claims.follows_log {
+            return Err(ConfigError::NeedsLog("--gates"));
+        }
+        let several = self.gates > 1 && (load.clients > 1 || self.agreement.clients_move());
+        if several {
+            return Err(ConfigError::OneGateOnly);
         }
         let duration = self.duration;
         if let Some(&(at, k)) = self.resizes.iter().find(|(at, k)| *k == 0 || *at > duration) {

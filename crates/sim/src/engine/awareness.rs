@@ -26,11 +26,16 @@ struct Loss {
 }
 
 impl Awareness {
-    /// `node` crashes permanently at `now`; `others` have to learn of it.
-    pub(super) fn lost(&mut self, node: NodeId, now: Time, others: FixedBitSet) {
+    /// `node` is gone for good: it need not learn of any crash.
+    pub(super) fn gone(&mut self, node: NodeId, now: Time) {
         for loss in &mut self.losses {
             loss.forget(node, now, &mut self.unnotified);
         }
+    }
+
+    /// `node` crashes permanently at `now`; `others` have to learn of it.
+    pub(super) fn lost(&mut self, node: NodeId, now: Time, others: FixedBitSet) {
+        self.gone(node, now);
         let left = others.count_ones(..) as u64;
         self.unnotified += left;
         self.place.insert(node, self.losses.len());

@@ -7,7 +7,7 @@ use kgate_core::{
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{
     Accuracy, AtMostK, Completeness, Convergence, EveryoneServed, GRANTED_IN_TIME, Loss,
-    NOT_REFUSED, NoDeadlock, NoResidue, SlotFences, SometimesK, Violation, WithinK,
+    NOT_REFUSED, NoDeadlock, NoResidue, QueueOrder, SlotFences, SometimesK, Violation, WithinK,
 };
 
 use super::audit::Audit;
@@ -35,6 +35,9 @@ pub(super) struct Checkers {
     /// differed.
     known: Vec<u32>,
     k_changes: bool,
+    gates: u32,
+    /// Whether the queue of a process that decides is checked, and the k of the run.
+    watched_k: Option<u32>,
     violations: Vec<Violation>,
 }
 
@@ -47,6 +50,8 @@ pub(super) struct Numbered<'a> {
     pub(super) request: Option<(usize, u32)>,
     pub(super) slots: Option<&'a [u32]>,
     pub(super) fence: Option<Fence>,
+    /// The k that bounds its slots, unless it is the one that the process knows.
+    pub(super) k: Option<u32>,
 }
 
 impl Numbered<'_> {
@@ -60,11 +65,11 @@ impl Numbered<'_> {
 impl Checkers {
     pub(super) fn new<M: TransientFaults>(config: &Config) -> Self {
         Self {
-            inside: AtMostK::new(config.k),
+            inside: AtMostK::new(config.all_slots(config.k)),
             served: EveryoneServed::default(),
             fences: SlotFences::default(),
             deadlock: NoDeadlock::default(),
-            some: SometimesK::new(config.k),
+            some: SometimesK::new(config.all_slots(config.k)),
             convergence: Convergence::default(),
             audit: Audit::new::<M>(config),
             excused: false,
@@ -76,6 +81,8 @@ impl Checkers {
                 Vec::new()
             },
             k_changes: false,
+            gates: config.gates,
+            watched_k: config.has_steady_queue().then_some(config.k),
             violations: Vec::new(),
         }
     }
@@ -140,9 +147,11 @@ impl Checkers {
             );
         }
         if self.k_changes {
-            self.inside.resize(live.ones().map(|at| self.known[at]).max().unwrap_or(0));
+            let known = live.ones().map(|at| self.known[at] * self.gates).chain(of.k);
+            self.inside.resize(known.max().unwrap_or(0));
         }
-        self.report(WithinK::verdict(slots, self.known[node.index()], node, now));
+        let k = of.k.unwrap_or(self.known[node.index()]);
+        self.report(WithinK::verdict(slots, k, node, now));
         let violation = self.inside.enter_with(node, of.grant, of.weight(), slots, now);
         self.report(violation);
         self.some.see(self.inside.now());
@@ -262,6 +271,29 @@ impl Checkers {
         self.audit.crashed(node);
         self.released(node);
         self.served.end(node);
+    }
+
+    /// The waiting clients of a process are gone with it; those inside are not.
+    pub(super) fn stopped_waiting(&mut self, node: NodeId) {
+        self.served.end(node);
+    }
+
+    /// Whether each process is observed before and after each input.
+    #[inline]
+    pub(super) fn watches_queue(&self) -> bool {
+        self.watched_k.is_some()
+    }
+
+    /// What a process showed before and after an input.
+    pub(super) fn decided(
+        &mut self,
+        before: &Observation,
+        after: &Observation,
+        node: NodeId,
+        now: Time,
+    ) {
+        let verdict = self.watched_k.and_then(|k| QueueOrder::verdict(before, after, k, node, now));
+        self.report(verdict);
     }
 
     pub(super) fn requests_of(&self, node: NodeId) -> u32 {

@@ -38,7 +38,9 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
 
     /// A client releases its grant, unless its process has crashed since.
     pub(super) fn release(&mut self, node: NodeId, grant: GrantId) {
-        if self.end_grant(node, grant) {
+        if self.config.claims.follows_log {
+            self.finish((node, grant));
+        } else if self.end_grant(node, grant) {
             self.mutex_input(node, Label::bare(6), Input::Release { grant });
             if !self.config.load.ask_inside {
                 self.schedule_next_request(node);
@@ -109,9 +111,15 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 self.stats.suspicions += 1;
                 self.suspect(node, *whom);
             }
+            Notice::Lost { grant } if self.config.claims.follows_log => {
+                self.lost_permit(node, *grant)
+            }
             Notice::Lost { grant } => self.lost_grant(node, *grant),
-            // No client of the simulator asks for an adoption.
-            Notice::Adopted { .. } | Notice::AdoptionRefused { .. } => {}
+            Notice::Adopted { grant, fence, attempt } => {
+                self.adopted(node, *grant, *fence, *attempt)
+            }
+            // The client asks again of its own accord.
+            Notice::AdoptionRefused { .. } => {}
             Notice::TooLarge { weight, most } => self.request_too_large(node, *weight, *most),
         }
     }

@@ -21,6 +21,14 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.crashed += 1;
         let mut others = self.alive.clone();
         others.extend(self.down.keys().map(|down| down.index()));
+        if self.config.claims.follows_log {
+            if self.is_listed(node) {
+                self.awareness.lost(node, self.now, others);
+            } else {
+                self.awareness.gone(node, self.now);
+            }
+            return self.silent(node);
+        }
         self.awareness.lost(node, self.now, others);
         if self.config.claims.returns {
             return self.record(node, MembershipEvent::Crashed);
@@ -64,6 +72,9 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     pub(super) fn leave(&mut self, node: NodeId) -> bool {
         self.alive.remove(node.index());
         self.deliver_deferred(node);
+        if self.config.claims.follows_log {
+            return false; // Its clients outlive it.
+        }
         let weight = self.drop_grants(node);
         if weight > 0 {
             self.stats.inside.change(self.now, -i64::from(weight));

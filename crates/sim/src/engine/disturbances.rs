@@ -114,6 +114,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         if self.paused.contains_key(&node) {
             self.count(node, Label::bare(13));
             self.write(node, &trace::Event::Resume);
+            self.check_lease(node);
             self.deliver_deferred(node);
         }
     }

@@ -4,7 +4,7 @@
 //! request waits. If only detectors are active and every live process knows of every crash, a
 //! request that still waits is starved.
 
-use kgate_core::{Mechanism, Protocol, Span, Time, TransientFaults};
+use kgate_core::{Mechanism, NodeId, Protocol, Span, Time, TransientFaults};
 use kgate_spec::NotLeftLying;
 
 use super::Simulation;
@@ -16,28 +16,11 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     /// waiting processes. They are a violation unless more processes crashed than the protocol
     /// tolerates.
     pub(super) fn drain(&mut self) -> usize {
-        let mut grants = self.stats.grants;
-        let mut give_up = self.now + self.patience();
-        let mut stalled = false;
         // Where leftover state is checked, every event is processed.
-        let to_the_end = M::MECHANISM == Mechanism::Slots;
-        while (self.checkers.waiting() > 0 || self.recovery.pending() || to_the_end)
-            && !self.settled()
-        {
-            let Some((at, event)) = self.queue.pop(give_up) else {
-                stalled = true;
-                break;
-            };
-            self.drain_step(at, event);
-            // The whole instant, so that it does not matter whether a broadcast is one event or
-            // many.
-            while let Some((at, event)) = self.queue.pop(at) {
-                self.drain_step(at, event);
-            }
-            if self.stats.grants != grants {
-                grants = self.stats.grants;
-                give_up = self.now + self.patience();
-            }
+        let to_the_end = M::MECHANISM == Mechanism::Slots || self.config.claims.follows_log;
+        let mut stalled = self.run_to_rest_or_end(to_the_end);
+        if !stalled && self.config.claims.follows_log && self.ask_for_everything() {
+            stalled = self.run_to_rest_or_end(to_the_end);
         }
         if self.checkers.waiting() > 0 && self.crashed <= self.config.claims.tolerates {
             if stalled {
@@ -56,12 +39,49 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.checkers.waiting()
     }
 
+    /// Runs on until no request waits, or nothing is left to happen. True if nothing was granted
+    /// for longer than any grant can take, although something could still happen.
+    fn run_to_rest_or_end(&mut self, to_the_end: bool) -> bool {
+        let mut grants = self.stats.grants;
+        let mut give_up = self.now + self.patience();
+        while (self.checkers.waiting() > 0 || self.recovery.pending() || to_the_end)
+            && !self.settled()
+        {
+            let Some((at, event)) = self.queue.pop(give_up) else {
+                return true;
+            };
+            self.drain_step(at, event);
+            // The whole instant, so that it does not matter whether a broadcast is one event or
+            // many.
+            while let Some((at, event)) = self.queue.pop(at) {
+                self.drain_step(at, event);
+            }
+            if self.stats.grants != grants {
+                grants = self.stats.grants;
+                give_up = self.now + self.patience();
+            }
+        }
+        false
+    }
+
+    /// After all is done, one more client wants all slots: whatever is written down somewhere, and
+    /// nobody has, is in its way. False if no process is left that may ask.
+    fn ask_for_everything(&mut self) -> bool {
+        let may = |node: &NodeId| self.alive.contains(node.index()) && self.has_lease(*node);
+        let last = (0..self.config.load.requesters).map(NodeId).filter(may).last();
+        let Some(node) = last.filter(|_| self.checkers.waiting() == 0) else { return false };
+        self.request(node, self.weight_limit(node));
+        true
+    }
+
     /// When nothing is left to happen, no process may keep state of an ended request. Lost messages
     /// excuse leftovers.
     pub(super) fn check_residue(&mut self) {
         let nobody_waits = self.checkers.waiting() == 0 && self.held.is_empty();
         let tolerated = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
-        if nobody_waits && tolerated && self.checkers.audit.is_active() {
+        let audited = self.checkers.audit.is_active()
+            || self.config.claims.follows_log && self.config.audited();
+        if nobody_waits && tolerated && audited {
             let shown = self.observe_all();
             self.checkers.check_residue(&shown, self.now);
         }
@@ -152,7 +172,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             if self.crashed > self.config.claims.tolerates { 4 } else { nodes.min(1 << 12) * 4 };
         let queues = (cost.send + cost.receive).times(nodes * turns);
         let delays = cost.latency.typical().times(64);
-        let oracle = self.config.detection.oracle.unwrap_or(Span::ZERO);
+        let oracle = self.config.detection.oracle.unwrap_or(Span::ZERO)
+            + self.config.agreement.times().max().unwrap_or_default();
         // Tokens that take turns down a tree reach its leaves once in as many waves as it has
         // leaves, which may double per level.
         let waves = if self.config.claims.heals { 1 << nodes.min(12) } else { 1 };

@@ -5,6 +5,8 @@
 
 use kgate_core::{GrantId, NodeId, Protocol};
 
+use super::permits::ClientStep;
+
 /// The events of a pair of mutex protocol and detector.
 pub(super) type EventOf<M, D> = Event<
     <M as Protocol>::Message,
@@ -42,6 +44,16 @@ pub(super) enum Event<M, T, DM, DT> {
     MembershipNotice { node: NodeId, incarnation: u32, place: u32 },
     /// This incarnation of a process is notified of a new k; `place` is the index of the resize.
     ResizeNotice { node: NodeId, incarnation: u32, place: u32 },
+    /// The agreed log decides an entry; `place` is the index of the plan.
+    Decide { place: u32 },
+    /// A process applies the agreed log up to the entry `place`, unless it has restarted since.
+    Apply { node: NodeId, start: u32, place: u32 },
+    /// The client that was let in by this grant acts, if it is still inside.
+    Client { node: NodeId, grant: GrantId, step: ClientStep },
+    /// A client goes on by an adopted grant, if it still waits for that.
+    Confirm { node: NodeId, grant: GrantId },
+    /// The deadline of a session may have passed.
+    SessionEnd { node: NodeId, grant: GrantId },
     /// A client withdraws, if the request of that number still waits.
     Withdraw { node: NodeId, number: u64 },
     /// A message leaves the receive queue of a process that may have crashed since it entered.
@@ -60,10 +72,16 @@ impl<M, T, DM, DT> Event<M, T, DM, DT> {
             | Self::MembershipNotice { node, .. }
             | Self::ResizeNotice { node, .. }
             | Self::Withdraw { node, .. }
+            | Self::Apply { node, .. }
+            | Self::Confirm { node, .. }
+            | Self::SessionEnd { node, .. }
             | Self::CrashNotice { node, .. } => Some(node),
             Self::Arrive(ref arrived) => Some(arrived.1),
             Self::Received(ref received) => Some(received.1),
-            Self::DeliverAll { .. } | Self::ProbeAll { .. } => None,
+            Self::DeliverAll { .. }
+            | Self::ProbeAll { .. }
+            | Self::Decide { .. }
+            | Self::Client { .. } => None,
         }
     }
 

@@ -17,7 +17,8 @@
 use std::collections::BTreeMap;
 
 use kgate_core::{
-    Incarnation, Input, MembershipSource, NodeId, Protocol, Span, Time, TransientFaults, ViewId,
+    Incarnation, Input, MembershipSource, NodeId, Protocol, Setup, Span, Time, TransientFaults,
+    ViewId,
 };
 use kgate_spec::trace;
 
@@ -78,6 +79,9 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.mutex_timers.retain(|(at, _), _| *at != node);
         self.down.insert(node, false);
         self.awareness.forgets(node);
+        if self.config.claims.follows_log {
+            return self.silent(node);
+        }
         self.record(node, MembershipEvent::Down);
     }
 
@@ -85,6 +89,11 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     pub(super) fn end_incarnation(&mut self, node: NodeId) {
         self.leave(node);
         self.stats.waiting.change(self.now, -self.checkers.waiting_of(node));
+        if self.config.claims.follows_log {
+            self.checkers.stopped_waiting(node);
+            self.pending_requests.forget(node);
+            return self.silence_permits(node);
+        }
         self.checkers.crashed(node);
         self.pending_requests.forget(node);
     }
@@ -100,11 +109,24 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.write(node, &trace::Event::Restart { incarnation: Some(incarnation) });
         self.last_notification.remove(&node);
         self.network.empty_queues(node, self.now);
-        self.checkers.resized(node, self.config.k);
-        let setup =
-            kgate_core::Setup { incarnation: Incarnation(incarnation), ..self.config.setup(node) };
+        let setup = if self.config.claims.follows_log {
+            self.rejoin(node)
+        } else {
+            self.checkers.resized(node, self.config.k);
+            Setup { incarnation: Incarnation(incarnation), ..self.config.setup(node) }
+        };
         self.mutexes[node.index()] = M::start(&setup, None, &mut self.mutex_out);
         self.carry_out_mutex(node);
+        if !self.config.claims.follows_log {
+            self.announce_return(node, incarnation);
+        }
+        if self.config.asks(node) {
+            (0..self.config.load.clients).for_each(|_| self.schedule_next_request(node));
+        }
+    }
+
+    /// Announces a return, and to the process what it has missed.
+    fn announce_return(&mut self, node: NodeId, incarnation: u32) {
         self.membership.returned += 1;
         let number =
             if self.membership.is_ordered() { self.membership.returned } else { incarnation };
@@ -119,9 +141,6 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             self.record(node, MembershipEvent::Joined);
         }
         self.announce_resizes(node);
-        if self.config.asks(node) {
-            (0..self.config.load.clients).for_each(|_| self.schedule_next_request(node));
-        }
     }
 
     /// Whether the process of that record is still down.

@@ -8,6 +8,8 @@
 //!   changes of k;
 //! - `crashes.rs`: crashes, restarts and crash notifications; `awareness.rs`: how long those take;
 //!   `incarnations.rs`: restarts without state;
+//! - `log.rs`: an agreed log that decides members; `permits.rs`: clients whose permits outlive their
+//!   process;
 //! - `transient.rs`: corrupted memory and channels, and when the run has recovered;
 //! - `disturbances.rs`: paused processes, and messages that are late, lost or duplicated;
 //! - `drain.rs`: after the measured time, whether every request of a live process is granted;
@@ -25,7 +27,9 @@ mod disturbances;
 mod drain;
 mod event;
 mod incarnations;
+mod log;
 mod network;
+mod permits;
 mod requests;
 mod script;
 mod transient;
@@ -55,7 +59,9 @@ use checkers::Checkers;
 pub(crate) use disturbances::DisturbanceCounts;
 use event::{Event, EventOf};
 use incarnations::Incarnations;
+use log::AgreedLog;
 use network::Network;
+use permits::Permits;
 use requests::PendingRequests;
 use transient::Recovery;
 
@@ -211,6 +217,8 @@ struct Simulation<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, 
     held: BTreeMap<(NodeId, GrantId), u32>,
     pending_requests: PendingRequests,
     membership: Incarnations,
+    log: AgreedLog,
+    permits: Permits,
     recovery: Recovery,
     /// The deferred events of each paused process, in order.
     paused: BTreeMap<NodeId, Vec<EventOf<M, D>>>,
@@ -281,6 +289,8 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             held: BTreeMap::new(),
             pending_requests: PendingRequests::new(config),
             membership: Incarnations::new(config),
+            log: AgreedLog::new(config),
+            permits: Permits::new(config),
             recovery: Recovery::new(config),
             paused: BTreeMap::new(),
             disturbed: DisturbanceCounts::default(),
@@ -304,7 +314,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
 
     fn start(&mut self) {
         for node in (0..self.config.nodes).map(NodeId) {
-            let setup = self.config.setup(node);
+            let setup = self.log.setup(self.config.setup(node));
             self.mutexes.push(M::start(&setup, None, &mut self.mutex_out));
             self.carry_out_mutex(node);
             self.detectors.push(D::start(&setup, None, &mut self.detector_out));
@@ -321,7 +331,9 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
                 }
             }
         }
-        if !self.config.resizes.is_empty() {
+        if self.config.claims.follows_log {
+            self.plan_log();
+        } else if !self.config.resizes.is_empty() {
             (0..self.config.nodes).map(NodeId).for_each(|node| self.announce_resizes(node));
         }
         self.scramble_all();
@@ -459,6 +471,11 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             Event::ResizeNotice { node, incarnation, place } => {
                 self.on_resize_notice(node, incarnation, place)
             }
+            Event::Client { node, grant, step } => self.on_client((node, grant), step),
+            Event::Confirm { node, grant } => self.confirm(node, grant),
+            Event::SessionEnd { node, grant } => self.on_session_end(node, grant),
+            Event::Decide { place } => self.decide(place),
+            Event::Apply { node, start, place } => self.apply(node, start, place),
             Event::Withdraw { node, number } => self.withdraw_if_waiting(node, number),
             Event::Received(received) => {
                 let (from, to, message, incarnation) = *received;
@@ -533,10 +550,15 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
     #[inline(always)]
     fn live_mutex_input(&mut self, node: NodeId, label: Label, input: InputOf<M>) {
         self.count(node, label);
+        let before = self.checkers.watches_queue().then(|| self.mutexes[node.index()].observe());
         if let Err(refusal) =
             self.mutexes[node.index()].handle(self.now, input, &mut self.mutex_out)
         {
             self.checkers.refused(node, self.now, refusal);
+        }
+        if let Some(before) = before {
+            let after = self.mutexes[node.index()].observe();
+            self.checkers.decided(&before, &after, node, self.now);
         }
         if !self.mutex_out.is_empty() {
             self.carry_out_mutex(node);

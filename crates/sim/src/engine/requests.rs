@@ -155,10 +155,11 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         slots: Option<&[u32]>,
         fence: Option<Fence>,
     ) {
-        let lanes = self.config.slots.lanes > 1;
-        let weight = slots.filter(|_| lanes).and_then(|slots| u32::try_from(slots.len()).ok());
+        let by_weight = self.config.slots.lanes > 1 || self.config.claims.follows_log;
+        let weight = slots.filter(|_| by_weight).and_then(|slots| u32::try_from(slots.len()).ok());
         let request = self.pending_requests.take(node, weight);
-        let granted = Numbered { node, grant, request, slots, fence };
+        let k = self.log.most_k(node);
+        let granted = Numbered { node, grant, request, slots, fence, k };
         let weight = granted.weight();
         self.stats.grants += 1;
         self.stats.waiting.change(self.now, if request.is_some() { -1 } else { 0 });
@@ -171,6 +172,9 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let shown = if observes_inputs { self.observe_all() } else { Vec::new() };
         let times = self.checkers.granted_slots(self.now, &granted, &self.alive, &shown);
         self.write_granted(times, node, granted_event(slots, fence, None, Some(grant)));
+        if let Some(fence) = fence.filter(|_| self.config.claims.follows_log) {
+            self.let_in((node, grant), slots.unwrap_or_default(), fence);
+        }
     }
 
     /// The observed states of all live processes.

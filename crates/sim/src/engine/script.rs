@@ -445,7 +445,13 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         let rank = |event: &EventOf<M, NoDetector>| match event {
             Event::Deliver { .. } => 0,
             Event::Release { .. } => 1,
-            Event::CrashNotice { .. } | Event::MembershipNotice { .. } => 2,
+            Event::CrashNotice { .. }
+            | Event::MembershipNotice { .. }
+            | Event::Decide { .. }
+            | Event::Client { .. }
+            | Event::Confirm { .. }
+            | Event::SessionEnd { .. }
+            | Event::Apply { .. } => 2,
             Event::Timer { .. } => 3,
             Event::DeliverAll { .. }
             | Event::Arrive(_)

@@ -143,6 +143,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             | Event::ResizeNotice { node, incarnation, .. } => {
                 self.alive.contains(node.index()) && self.incarnation_of(*node) == *incarnation
             }
+            Event::Apply { node, start, place } => self.may_apply(*node, *start, *place),
             Event::Deliver { .. }
             | Event::DeliverAll { .. }
             | Event::Arrive(_)
@@ -151,6 +152,10 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             | Event::ProbeTimer { .. }
             | Event::Acquire { .. }
             | Event::Withdraw { .. }
+            | Event::Decide { .. }
+            | Event::Client { .. }
+            | Event::Confirm { .. }
+            | Event::SessionEnd { .. }
             | Event::Received(_) => true,
         }
     }
