@@ -123,16 +123,15 @@ where
 {
     /// The action as a step of a schedule.
     pub(super) fn step(&self) -> ScheduleStep {
-        let (words, message) = match self {
-            Self::Message(_, fate, (from, to, message)) => {
-                let fate = match fate {
-                    Fate::Arrives => "",
-                    Fate::Lost => " lost",
-                    Fate::Duplicated => " duplicated",
-                };
-                (format!("{from} -> {to}{fate}"), Some(format!("{:?}", message.value)))
-            }
-            other => (format!("{other:?}"), None),
+        let (words, message) = if let Self::Message(_, fate, (from, to, message)) = self {
+            let fate = match fate {
+                Fate::Arrives => "",
+                Fate::Lost => " lost",
+                Fate::Duplicated => " duplicated",
+            };
+            (format!("{from} -> {to}{fate}"), Some(format!("{:?}", message.value)))
+        } else {
+            (format!("{self:?}"), None)
         };
         ScheduleStep { step: Event::Words(words), message }
     }

@@ -143,7 +143,8 @@ pub(super) fn overtakes<P: Explorable>(
     };
     let mut granted = assigned.iter().filter(is_new);
     granted.any(|line| {
-        let place = queue.iter().position(|other| (other.0, Some(other.1)) == (line.node, line.ticket));
+        let place =
+            queue.iter().position(|other| (other.0, Some(other.1)) == (line.node, line.ticket));
         let passes = |(at, other): (usize, &(NodeId, u64, u32))| {
             other.2 <= k
                 && left.contains(other)
