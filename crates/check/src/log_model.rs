@@ -184,7 +184,7 @@ impl<P: Explorable> Model for LogModel<P> {
                 state.spent.lost_leases += u8::from(!valid);
                 self.handle(&mut state, node, Input::Lease(valid));
             }
-            LogAction::Ask(place, node) => {
+            LogAction::Adopt(place, node) => {
                 state.spent.adoptions += 1;
                 self.ask(&mut state, place, node);
             }
