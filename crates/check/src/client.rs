@@ -47,7 +47,7 @@ impl Held {
 }
 
 /// The bits of all slots below k.
-fn below(k: u32) -> u32 {
+pub(crate) fn below(k: u32) -> u32 {
     1_u32.checked_shl(k).map_or(u32::MAX, |bit| bit - 1)
 }
 

@@ -43,7 +43,7 @@ use action::{LogAction, LogActionOf};
 use state::{Node, Run, Spent};
 
 pub use bounds::{LogBounds, Omissions};
-pub use properties::{FENCES_GROW, ONE_HOLDER, SERVED_IN_ORDER};
+pub use properties::{FENCES_GROW, ONE_HOLDER};
 pub use state::LogState;
 
 /// The subject of an exploration: a protocol, its setup, and the bounds.
@@ -184,7 +184,7 @@ impl<P: Explorable> Model for LogModel<P> {
                 state.spent.lost_leases += u8::from(!valid);
                 self.handle(&mut state, node, Input::Lease(valid));
             }
-            LogAction::Ask(place, node) => {
+            LogAction::Adopt(place, node) => {
                 state.spent.adoptions += 1;
                 self.ask(&mut state, place, node);
             }

@@ -18,8 +18,8 @@ pub trait Explorable: Protocol {
     /// Forgets what affects only the length of timers, which a model without time ignores.
     fn forget_times(&mut self) {}
 
-    /// What this process has written down for requests and grants, where one process decides for
-    /// all: the order in which it serves, and what it keeps when every request has ended.
+    /// What this process has written down for grants, where one process decides for all: what it
+    /// keeps when every request has ended.
     fn inventory(&self) -> Inventory {
         Inventory::default()
     }
@@ -42,11 +42,9 @@ pub trait Explorable: Protocol {
     }
 }
 
-/// What a process has written down for requests and grants.
+/// What a process has written down for grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// The requests that wait at this process, as the one that decides, in the order of service.
-    pub queue: Vec<Queued>,
     /// The slots that this process, as the one that decides, counts as taken.
     pub assigned: Vec<Assigned>,
     /// The slots that this process keeps for later requests of its own.
@@ -54,17 +52,6 @@ pub struct Inventory {
     /// The number of grants in the use of clients of this process, of adoptions without a
     /// confirmation, and of adoption requests without an answer.
     pub pending: usize,
-}
-
-/// A request that waits at the process that decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queued {
-    /// The process of the client.
-    pub node: NodeId,
-    /// The number of the request at that process.
-    pub ticket: u64,
-    /// The number of slots.
-    pub weight: u32,
 }
 
 /// A slot that the process that decides counts as taken.

@@ -50,7 +50,7 @@ pub use adoption::Adoption;
 pub use defects::Defects;
 pub use directory::{Directory, Placement, Term};
 pub use effect::{Effect, EffectOf, Notice, Outbox, To};
-pub use explorable::{Assigned, Explorable, Inventory, Queued};
+pub use explorable::{Assigned, Explorable, Inventory};
 pub use graph::{Graph, NotAGraph};
 pub use id::{Fence, GrantId, Incarnation, NodeId, ViewId};
 pub use input::{Input, InputOf};

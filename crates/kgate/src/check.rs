@@ -1,5 +1,6 @@
 //! `kgate check`: the model checker; it explores every schedule of a few processes.
 
+mod logged;
 pub(crate) mod options;
 mod replay;
 mod rules;
@@ -28,6 +29,9 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
     let (entry, printed) = protocol(args, given)?;
     if entry.heals {
         return rules::run(args, entry, printed);
+    }
+    if entry.follows_log {
+        return logged::run(args, entry, printed);
     }
     let setup = setup(args, entry, printed)?;
     let bounds = bounds(args, entry, &setup);
@@ -63,6 +67,8 @@ pub(crate) fn measure(args: &CheckArgs, given: &ArgMatches) -> Result<(Value, bo
     let (entry, printed) = protocol(args, given)?;
     let found = if entry.heals {
         rules::search(args, entry, printed)?
+    } else if entry.follows_log {
+        logged::search(args, entry, printed)?
     } else {
         let setup = setup(args, entry, printed)?;
         let bounds = bounds(args, entry, &setup);
@@ -113,11 +119,8 @@ fn reject(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
         && let Some(flag) = rules::meaningless(given)
     {
         format!("{name} is explored in the state model, where {flag} has no meaning: leave it out")
-    } else if entry.follows_log && (args.crashes > 0 || !args.resize.is_empty()) {
-        format!(
-            "the model checker does not drive the agreed log of {name} yet: leave out --crashes \
-             and --resize, or choose slots"
-        )
+    } else if let Some(text) = logged::conflict(args, given, entry) {
+        text
     } else if args.crashes >= n {
         format!("{} crashes with n = {n}: leave at least one process alive", args.crashes)
     } else if args.restarts > 0 && !entry.recovers && !entry.returns {

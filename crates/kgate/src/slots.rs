@@ -19,11 +19,11 @@ pub(crate) struct SlotArgs {
     /// A decision that no process can use is not announced (slots) [default: on]
     #[arg(long, value_enum, value_name = "ON|OFF")]
     pub(crate) quiet: Option<Switch>,
-    /// A slot without a waiting request stays cached at its last holder (slots) [default: on]
+    /// A slot without a waiting request stays cached at its last holder (slots, home) [default: on]
     #[arg(long, value_enum, value_name = "ON|OFF")]
     pub(crate) keep: Option<Switch>,
-    /// How often a slot may pass between clients of one process while other processes wait (slots)
-    /// [default: 4]
+    /// How often a slot may pass between clients of one process while other processes wait (slots,
+    /// home) [default: 4]
     #[arg(long, value_name = "B")]
     pub(crate) cohort: Option<u16>,
     /// Number of slots that a process requests at once for several of its clients (slots)

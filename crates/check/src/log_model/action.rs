@@ -35,7 +35,7 @@ pub enum LogAction<M, T> {
     /// A process loses its lease, or has one again.
     Lease(NodeId, bool),
     /// The client of a permit asks a node to go on there.
-    Ask(usize, NodeId),
+    Adopt(usize, NodeId),
     /// The client of a permit goes on at the node that has adopted it.
     Confirm(usize, NodeId),
     /// The client of a permit is gone: it will never release, and its deadline passes.
@@ -96,7 +96,7 @@ impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for LogAction<Arc<Hashed<M>>, T> {
             Self::Restart(node) => write!(f, "{node} starts again"),
             Self::Lease(node, true) => write!(f, "{node} has a lease again"),
             Self::Lease(node, false) => write!(f, "{node} loses its lease"),
-            Self::Ask(permit, node) => write!(f, "the client of permit {permit} asks {node}"),
+            Self::Adopt(permit, node) => write!(f, "the client of permit {permit} asks {node}"),
             Self::Confirm(permit, node) => {
                 write!(f, "the client of permit {permit} goes on at {node}")
             }
@@ -123,16 +123,15 @@ where
 {
     /// The action as a step of a schedule.
     pub(super) fn step(&self) -> ScheduleStep {
-        let (words, message) = match self {
-            Self::Message(_, fate, (from, to, message)) => {
-                let fate = match fate {
-                    Fate::Arrives => "",
-                    Fate::Lost => " lost",
-                    Fate::Duplicated => " duplicated",
-                };
-                (format!("{from} -> {to}{fate}"), Some(format!("{:?}", message.value)))
-            }
-            other => (format!("{other:?}"), None),
+        let (words, message) = if let Self::Message(_, fate, (from, to, message)) = self {
+            let fate = match fate {
+                Fate::Arrives => "",
+                Fate::Lost => " lost",
+                Fate::Duplicated => " duplicated",
+            };
+            (format!("{from} -> {to}{fate}"), Some(format!("{:?}", message.value)))
+        } else {
+            (format!("{self:?}"), None)
         };
         ScheduleStep { step: Event::Words(words), message }
     }

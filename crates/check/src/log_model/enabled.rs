@@ -158,7 +158,7 @@ impl<P: Explorable> LogModel<P> {
         let (bounds, spent, by) = (&self.bounds, &state.spent, permit.by.node);
         if u32::from(spent.adoptions) < bounds.adoptions {
             let others = state.ids().filter(|node| *node != by && self.may_be_asked(state, *node));
-            actions.extend(others.map(|node| LogAction::Ask(place, node)));
+            actions.extend(others.map(|node| LogAction::Adopt(place, node)));
         }
         if permit.has_moved() {
             actions.push(LogAction::Deadline(place));

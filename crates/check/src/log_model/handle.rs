@@ -1,10 +1,10 @@
 //! How a process handles an input in the log model, and what becomes of messages and timers.
 
 use kgate_core::{Effect, Explorable, Input, NodeId, To};
-use kgate_spec::Fate;
+use kgate_spec::{Fate, QueueOrder};
 
 use super::LogModel;
-use super::properties::{self, SERVED_IN_ORDER};
+use super::properties;
 use super::state::LogState;
 use crate::model::{SharedInput, Transition};
 use crate::state::{InFlight, Process, Sent};
@@ -39,7 +39,7 @@ impl<P: Explorable> LogModel<P> {
         transition: &Transition<P>,
     ) {
         if overtakes(state, node, &transition.after) {
-            state.breaks(SERVED_IN_ORDER);
+            state.breaks(QueueOrder::NAME);
         }
         for effect in &transition.effects {
             match effect {
@@ -121,16 +121,12 @@ fn insert<P: Explorable>(state: &mut LogState<P>, in_flight: InFlight<P>) {
 
 /// P3. Among requests of older terms the order is that of stamps.
 fn overtakes<P: Explorable>(state: &LogState<P>, node: NodeId, after: &Process<P>) -> bool {
-    let after = after.protocol().inventory();
-    if after.queue.is_empty() {
-        return false;
-    }
-    let before = state.processes[node.index()].protocol().inventory();
     let stamp = |node: NodeId| state.processes[node.index()].seen.stamp;
     let is_earlier = |one, other| match (stamp(one), stamp(other)) {
         (Some(one), Some(other)) => one < other,
         // The request is withdrawn, or its process has crashed.
         (None, _) | (_, None) => true,
     };
-    properties::overtakes(&before, &after, state.known(node).k, is_earlier)
+    let before = &state.processes[node.index()];
+    properties::overtakes(before, after, state.known(node).k, is_earlier)
 }

@@ -9,6 +9,8 @@
 use kgate_core::{Fence, GrantId, NodeId};
 use smallvec::SmallVec;
 
+use crate::client;
+
 /// What a client was granted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Permit {
@@ -92,7 +94,7 @@ impl Permit {
 
     /// The slots that count for a process that believes in this k.
     pub fn slots_in_use(&self, k: u32) -> u32 {
-        (0..k.min(32)).filter(|slot| self.slots & 1 << slot != 0).count() as u32
+        (self.slots & client::below(k)).count_ones()
     }
 
     /// Whether this is the session by which the client believes.

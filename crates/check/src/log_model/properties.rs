@@ -1,23 +1,21 @@
 //! The properties of the log model. P1 to P6 are those of `docs/internals/home.md`.
 
-use kgate_core::{Assigned, Explorable, Inventory, NodeId, Queued};
+use kgate_core::{Assigned, Explorable, NodeId};
 use kgate_spec::Fate;
 use kgate_spec::history::NOTHING_FROM_NOTHING;
-use kgate_spec::{EveryoneServed, NoResidue, SometimesK, WithinK};
+use kgate_spec::{EveryoneServed, NoResidue, QueueOrder, SometimesK, WithinK};
 use stateright::{Model, Property};
 
 use super::action::LogAction;
 use super::state::{LogState, Run};
 use super::{LogModel, small};
 use crate::properties::{K_INSIDE, NOT_REFUSED};
-use crate::state::InFlight;
+use crate::state::{InFlight, Process};
 
 /// P1: no two clients believe in the same slot.
 pub const ONE_HOLDER: &str = "a slot has one holder";
 /// P2: each grant of a slot has a greater fence than the grants before it.
 pub const FENCES_GROW: &str = "the fences of a slot increase";
-/// P3: the process that decides serves requests in the order of its queue.
-pub const SERVED_IN_ORDER: &str = "requests are served in their order";
 
 /// All properties. Only the first state counts that violates a property (or that reaches it, for
 /// what must be reached).
@@ -29,8 +27,8 @@ pub(super) fn all<P: Explorable>() -> Vec<Property<LogModel<P>>> {
         Property::always(FENCES_GROW, |model, state: &LogState<P>| {
             !model.first(1, state.has_broken(FENCES_GROW))
         }),
-        Property::always(SERVED_IN_ORDER, |model, state: &LogState<P>| {
-            !model.first(2, state.has_broken(SERVED_IN_ORDER))
+        Property::always(QueueOrder::NAME, |model, state: &LogState<P>| {
+            !model.first(2, state.has_broken(QueueOrder::NAME))
         }),
         Property::always(EveryoneServed::NAME, |model, state| {
             !model.first(3, is_quiet(state) && waits(state))
@@ -81,8 +79,9 @@ fn waits<P: Explorable>(state: &LogState<P>) -> bool {
 fn has_residue<P: Explorable>(model: &LogModel<P>, state: &LogState<P>) -> bool {
     let up = || state.ids().filter(|node| state.is_up(*node));
     let inventory = |node: NodeId| state.processes[node.index()].protocol().inventory();
-    let keeps = |Inventory { queue, pending, .. }| pending > 0 || !queue.is_empty();
-    up().any(|node| keeps(inventory(node)))
+    let seen = |node: NodeId| (node, &state.processes[node.index()].seen);
+    NoResidue::left(up().map(seen)).is_some()
+        || up().any(|node| inventory(node).pending > 0)
         || up().any(|node| !is_served(model, state.clone(), node))
 }
 
@@ -126,26 +125,31 @@ impl<P: Explorable> LogState<P> {
 /// P3: whether a transition of the process that decides has granted a request although one that
 /// was before it in the queue, and is not too large, still waits. `is_earlier` tells whether a
 /// request that arrived with the transition belongs before that one.
-pub(super) fn overtakes(
-    before: &Inventory,
-    after: &Inventory,
+pub(super) fn overtakes<P: Explorable>(
+    before: &Process<P>,
+    after: &Process<P>,
     k: u32,
     is_earlier: impl Fn(NodeId, NodeId) -> bool,
 ) -> bool {
-    let granted = after.assigned.iter().filter(|line| {
-        let known = |other: &&Assigned| (other.node, other.ticket) == (line.node, line.ticket);
-        line.ticket.is_some() && before.assigned.iter().find(known).is_none()
-    });
-    let place = |node, ticket| {
-        before.queue.iter().position(|other| (other.node, Some(other.ticket)) == (node, ticket))
+    let (queue, left) = (&before.seen.queue, &after.seen.queue);
+    if after.seen.decided <= before.seen.decided || left.is_empty() {
+        return false;
+    }
+    let former = before.protocol().inventory().assigned;
+    let assigned = after.protocol().inventory().assigned;
+    let is_new = |line: &&Assigned| {
+        let same = |other: &Assigned| (other.node, other.ticket) == (line.node, line.ticket);
+        line.ticket.is_some() && !former.iter().any(same)
     };
-    granted.into_iter().any(|line| {
-        let own = place(line.node, line.ticket);
-        let stays = |&(at, other): &(usize, &Queued)| {
-            other.weight <= k
-                && after.queue.contains(other)
-                && own.map_or(!is_earlier(line.node, other.node), |own| at < own)
+    let mut granted = assigned.iter().filter(is_new);
+    granted.any(|line| {
+        let place =
+            queue.iter().position(|other| (other.0, Some(other.1)) == (line.node, line.ticket));
+        let passes = |(at, other): (usize, &(NodeId, u64, u32))| {
+            other.2 <= k
+                && left.contains(other)
+                && place.map_or(!is_earlier(line.node, other.0), |place| at < place)
         };
-        before.queue.iter().enumerate().any(|queued| stays(&queued))
+        queue.iter().enumerate().any(passes)
     })
 }

@@ -77,9 +77,9 @@ pub struct Spent {
     pub crashes: u8,
     /// Crashes with a restart.
     pub restarts: u8,
-    /// Suspicions.
+    /// Suspicions of processes that run.
     pub suspicions: u8,
-    /// Drains.
+    /// Processes drained.
     pub drains: u8,
     /// Leases lost by processes that are up.
     pub lost_leases: u8,

@@ -7,10 +7,10 @@ use kgate_core::{
 };
 use kgate_protocols::home::{Home, defects as h};
 use kgate_spec::history::NOTHING_FROM_NOTHING;
-use kgate_spec::{EveryoneServed, NoResidue, WithinK};
+use kgate_spec::{EveryoneServed, NoResidue, QueueOrder, WithinK};
 
 use super::{all_hold, broken};
-use crate::log_model::{FENCES_GROW, ONE_HOLDER, Omissions, SERVED_IN_ORDER};
+use crate::log_model::{FENCES_GROW, ONE_HOLDER, Omissions};
 use crate::properties::{K_INSIDE, NOT_REFUSED};
 use crate::{LogBounds, LogModel, Outcome, SearchOrder, explore_log};
 
@@ -145,7 +145,7 @@ fn rules() -> Vec<Omission> {
         two(rule("H15", h::H15, WithinK::NAME, resizes(clients(2, others(2))))),
         rule("H17", h::H17, ONE_HOLDER, LogBounds { evictions: 1, ..others(1) }),
         rule("P2", h::H_FENCE, FENCES_GROW, drains(of_home(1))),
-        two(rule("P3", h::H_FIFO, SERVED_IN_ORDER, {
+        two(rule("P3", h::H_FIFO, QueueOrder::NAME, {
             weights(clients(2, entries(&[0, 1, 2], others(1))))
         })),
         two(rule("P5", h::H_WITHDRAW, RESIDUE, resizes(weights(withdraws(others(1)))))),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use kgate_check::Channels;
 
+use super::logged::LogArgs;
 use crate::sim::options::DownArg;
 use crate::slots::SlotArgs;
 
@@ -20,6 +21,11 @@ The protocol stabilizing never becomes quiescent. It is explored in the state mo
 configuration of the network, reachable or not, and every step of every daemon. Clients, crashes,
 channels and schedules do not exist there.
 
+The protocol home follows an agreed log, which is a part of what is explored: the log may suspect,
+drain or evict a process, add it again, change k, or hold a permit, and every process applies each
+entry at any time. Clients may ask another process to go on there. Messages arrive in any order,
+and p0 is home as long as it is fit, then p1, and so on. --loss makes processes repeat messages.
+
 Exit codes: 0 all properties hold; 1 a property is violated; 2 usage error.
 
 Examples:
@@ -31,6 +37,8 @@ Examples:
     kgate check --protocol tree-token -n 3 --graph path --restarts 1
   Requests for one or both of two slots, and a process that recovers with empty memory:
     kgate check --protocol slots -n 2 -k 2 --weight-max 2 --restarts 1 --channels unordered
+  The home of a gate is drained while a client goes on elsewhere, by two attempts:
+    kgate check --protocol home --entries 0,0,1 --drains 1 --faulty 0 --adoptions 2
   Self-stabilization: every start configuration, every daemon:
     kgate check --protocol stabilizing -n 3 -k 2 --graph path
   A published algorithm deadlocks without a fault:
@@ -66,20 +74,21 @@ pub(crate) struct CheckArgs {
     /// Clients may request again while they hold a slot (tree-token, slots)
     #[arg(long)]
     pub(crate) ask_inside: bool,
-    /// Number of clients per process: the most requests that wait there at once (slots)
+    /// Number of clients per process: the most requests that wait there at once (slots, home)
     #[arg(
         long, value_name = "C", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=8)
     )]
     pub(crate) clients: u32,
-    /// Largest weight of a request: each request takes any number of slots up to it (slots)
+    /// Largest weight of a request: each request takes any number of slots up to it (slots,
+    /// home)
     #[arg(
         long, value_name = "H", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=16)
     )]
     pub(crate) weight_max: u32,
     /// Values that k takes, one after the other; each process learns of each at any time
-    /// (slots)
+    /// (slots, home)
     #[arg(
         long, value_name = "K,..", value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(1..=16)
@@ -87,12 +96,15 @@ pub(crate) struct CheckArgs {
     pub(crate) resize: Vec<u32>,
     #[command(flatten)]
     pub(crate) slots: SlotArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     /// Processes repeat requests to processes that have not answered whenever a timer expires
     /// (slots, with --expiries)
     #[arg(long, requires = "expiries")]
     pub(crate) ask_again: bool,
     /// Number of timer expiries in total [default: unlimited]. Liveness is not checked while a
-    /// timer is running
+    /// timer is running. (home: number of early expiries [default: 0], in addition to those when
+    /// no message from or to the process is on its way)
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(..=100))]
     pub(crate) expiries: Option<u32>,
     /// Number of processes that may crash permanently
@@ -101,8 +113,8 @@ pub(crate) struct CheckArgs {
         value_parser = clap::value_parser!(u32).range(..=16)
     )]
     pub(crate) crashes: u32,
-    /// Number of crashes with recovery (tree-token: with its stable storage; slots: with empty
-    /// memory)
+    /// Number of crashes with recovery (tree-token: with its stable storage; slots, home: with
+    /// empty memory)
     #[arg(
         long, value_name = "R", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(..=16)

@@ -12,6 +12,7 @@ use kgate_check::{Limits, Outcome as Found, explore_rules};
 use kgate_core::{Defects, Graph, Rules};
 use kgate_protocols::registry::{self, Entry, RulesVisitor};
 
+use super::logged::LogArgs;
 use super::options::CheckArgs;
 use super::{chosen, limits, text};
 use crate::sim::conflicts::{flag, typed};
@@ -46,7 +47,8 @@ const MESSAGES_ONLY: [&str; 20] = [
 
 /// The first given option that has no meaning in the state model.
 pub(super) fn meaningless(given: &ArgMatches) -> Option<String> {
-    MESSAGES_ONLY.iter().chain(&SlotArgs::IDS).find(|id| typed(given, id)).map(|id| flag(id))
+    let others = SlotArgs::IDS.iter().chain(&LogArgs::IDS);
+    MESSAGES_ONLY.iter().chain(others).find(|id| typed(given, id)).map(|id| flag(id))
 }
 
 pub(super) fn run(args: &CheckArgs, entry: &Entry, printed: Defects) -> Outcome {

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use kgate_core::{Assigned, Defects, Incarnation, LogView, NodeId, Queued, Term};
+use kgate_core::{Assigned, Defects, Incarnation, LogView, NodeId, Term};
 use serde::{Deserialize, Serialize};
 
 use super::Options;
@@ -519,16 +519,6 @@ impl Coordinator {
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
-    }
-
-    /// The waiting requests, in order.
-    pub(super) fn queue(&self) -> Vec<Queued> {
-        let queued = |Request { node, wait, .. }: &Request| Queued {
-            node: *node,
-            ticket: wait.ticket,
-            weight: wait.weight,
-        };
-        self.queue.iter().map(queued).collect()
     }
 
     /// The slots that somebody has.

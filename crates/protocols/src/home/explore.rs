@@ -38,7 +38,6 @@ impl Explorable for Home {
         let (cached, used): (Vec<_>, Vec<_>) = holds.partition(|hold| hold.usage == Usage::Cached);
         let home = self.coordinator.as_ref();
         Inventory {
-            queue: home.map(|home| home.queue()).unwrap_or_default(),
             assigned: home.map(|home| home.assigned()).unwrap_or_default(),
             cached: cached.iter().flat_map(|hold| hold.slots.as_slice()).copied().collect(),
             pending: used.len() + self.member.asks.len(),

@@ -243,6 +243,9 @@ impl Home {
         }
         message.check()?;
         let head = message.head();
+        if head.to < self.incarnation && !self.defects.has(H3) {
+            return Ok(()); // H3. Put aside, it could take the place of one to this incarnation.
+        }
         let is_early = match &message {
             HomeMessage::Report(_) => head.index > self.log.index && !self.defects.has(H2),
             HomeMessage::Note(note) => note.period > self.log.directory.changes(),
