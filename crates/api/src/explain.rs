@@ -357,7 +357,7 @@ mod tests {
         let mut gate = GateStatus { name: "gpu".into(), k: 2, ..Default::default() };
         gate.names = vec!["cuda:0".into(), "cuda:1".into()];
         let meta = BTreeMap::from([("job".to_owned(), "17".to_owned())]);
-        let holder = client(7, 2, &[1]);
+        let holder = ClientStatus { fence: Some("5".into()), ..client(7, 2, &[1]) };
         gate.holders = vec![ClientStatus { reason: "nightly".into(), meta, ..holder }];
         gate.waiting = vec![ClientStatus { reason: "later".into(), ..client(8, 1, &[]) }];
         let text = explain(&StatusReply::default(), &gate);

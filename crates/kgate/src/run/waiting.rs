@@ -1,5 +1,5 @@
-//! What a waiting `kgate run` says: for whom it waits, since when, its place in the queue, and how
-//! long it will probably take.
+//! What a waiting `kgate run` says: which gate it waits for and how long, its place in the queue,
+//! and how long it will probably take.
 //!
 //! On a terminal it is one line, redrawn in place and cleared before CMD starts. The cursor stays
 //! at the beginning of the line: a terminal that becomes narrower may wrap the line, keeps the
@@ -180,7 +180,7 @@ fn is_same(one: &WaitReport, other: &WaitReport) -> bool {
 
 /// The most important first: the end is cut off. The gate and the holder come from others.
 fn text(gate: &str, report: &WaitReport, waited: Duration) -> String {
-    let mut text = format!("waiting for {} since {}", printable(gate), span(waited));
+    let mut text = format!("waiting for {} for {}", printable(gate), span(waited));
     if let Some((place, length)) = report.place {
         text.push_str(&format!(", {} of {length} in the queue", ordinal(place)));
     }
@@ -192,7 +192,7 @@ fn text(gate: &str, report: &WaitReport, waited: Duration) -> String {
             0 => "an unknown process".to_owned(),
             pid => format!("{} (pid {pid})", printable(user)),
         };
-        text.push_str(&format!("; held by {who} since {}", span(*age)));
+        text.push_str(&format!("; held for {} by {who}", span(*age)));
         match report.other_holders {
             0 => {}
             1 => text.push_str(" and 1 other"),
@@ -278,11 +278,11 @@ mod tests {
         let line = text("gpu", &report(), Duration::from_secs(12));
         assert_eq!(
             line,
-            "waiting for gpu since 12 s, 2nd of 3 in the queue, about 4 min left; held by alice \
-             (pid 4711) since 12 min and 2 others: ./train.sh --epochs 9"
+            "waiting for gpu for 12 s, 2nd of 3 in the queue, about 4 min left; held for 12 min by \
+             alice (pid 4711) and 2 others: ./train.sh --epochs 9"
         );
         let nothing = text("gpu", &WaitReport::default(), Duration::from_millis(1200));
-        assert_eq!(nothing, "waiting for gpu since 1 s");
+        assert_eq!(nothing, "waiting for gpu for 1 s");
         let ordinals = [1, 2, 3, 4, 11, 12, 13, 21, 112].map(ordinal).join(" ");
         assert_eq!(ordinals, "1st 2nd 3rd 4th 11th 12th 13th 21st 112th");
     }

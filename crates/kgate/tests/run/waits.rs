@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Where the line begins.
-const LINE: &str = "\r\x1b[K\x1b[?7lkgate: waiting for gate since ";
+const LINE: &str = "\r\x1b[K\x1b[?7lkgate: waiting for gate for ";
 /// After the line: the cursor is at its beginning.
 const END: &str = "\x1b[?7h\r";
 const CLEARED: &str = "\r\x1b[K";
@@ -122,11 +122,11 @@ fn the_line_follows_the_width() {
     let size = |ws_col| Winsize { ws_row: 24, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(&waiting.shell.keys, size(100)).expect("resized");
     waiting.control("waiting");
-    assert_eq!(waiting.line().chars().count() + "kgate: waiting for gate since ".len(), 99);
+    assert_eq!(waiting.line().chars().count() + "kgate: waiting for gate for ".len(), 99);
     tcsetwinsize(&waiting.shell.keys, size(40)).expect("resized");
     waiting.shell.expect("\r\x1b[J\x1b[?7l");
     let line = waiting.shell.expect(END);
-    assert!(line.starts_with("kgate: waiting for gate since "), "{line:?}");
+    assert!(line.starts_with("kgate: waiting for gate for "), "{line:?}");
     assert_eq!(line.trim_end_matches(END).chars().count(), 39, "{line:?}");
     waiting.control("grant");
     assert_eq!(waiting.shell.expect("inside"), format!("{CLEARED}inside"));
@@ -158,7 +158,7 @@ fn a_log_says_it_once() {
         let mut said = String::new();
         let error = running.front.stderr.as_mut().expect("piped");
         std::io::Read::read_to_string(error, &mut said).expect("text");
-        let lines = said.lines().filter(|line| line.contains("waiting for gate since 1 s, 2nd of"));
+        let lines = said.lines().filter(|line| line.contains("waiting for gate for 1 s, 2nd of"));
         assert_eq!(lines.count(), count, "{said}");
         assert!(!said.contains('\x1b') && said.lines().all(|line| line.starts_with("kgate: ")));
     }

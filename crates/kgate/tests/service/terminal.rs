@@ -85,17 +85,15 @@ fn the_screen_while_a_command_waits() {
     let home = Home::new("screen");
     let Some(screen) = Screen::open(&home, "200") else { return };
     let mut holder = hostile_holder(&home, "gpu");
-    let waits = |shown: &str| shown.contains("kgate: waiting for gpu since");
+    let waits = |shown: &str| shown.contains("kgate: waiting for gpu for");
     let user = text(&Command::new("id").arg("-un").output().unwrap().stdout);
 
     screen.keys("kgate run gpu echo in''side");
-    let shown = screen.until("the line", |shown| shown.contains("held by"));
+    let shown = screen.until("the line", |shown| shown.contains("; held for"));
     let line = shown.lines().last().unwrap();
     assert!(shown.lines().count() == 2 && waits(line), "{shown}");
     assert!(line.contains("1st of 1 in the queue"), "{shown}");
-    assert!(
-        line.contains(&format!("held by {user} (pid {}) since", holder.pid().as_raw_nonzero()))
-    );
+    assert!(line.contains(&format!(" by {user} (pid {}): sh -c", holder.pid().as_raw_nonzero())));
     assert!(
         line.contains(r": sh -c : '\x1b[2J\x1b]0;forged\x07\u{9b}2J\u{202e}'\n: kgate"),
         "{shown}"
@@ -117,7 +115,7 @@ fn the_screen_while_a_command_waits() {
     screen.until("the code", |shown| shown.ends_with("code=130\nready>"));
 
     screen.keys("clear; kgate run gpu echo in''side");
-    screen.until("the line", |shown| shown.contains("held by"));
+    screen.until("the line", |shown| shown.contains("; held for"));
     screen.tmux(&["resize-window", "-x", "40", "-y", "12"]);
     let shown = screen.until("a shorter line", |shown| shown.ends_with('…'));
     assert!(shown.lines().count() == 1 && shown.chars().count() < 40, "{shown}");
