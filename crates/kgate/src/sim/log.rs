@@ -31,8 +31,8 @@ pub(crate) struct LogArgs {
     /// them, and they grant nothing (home)
     #[arg(long, value_name = "P@T..T,..", value_delimiter = ',')]
     pub(crate) no_lease: Vec<Pause>,
-    /// How long a client believes in its permit after its last renewal, at most --evict-after: until
-    /// then it can go on at another process, once its own is silent (home)
+    /// How long a client believes in its permit after its last renewal, at most --evict-after:
+    /// until then it can go on at another process, once its own is silent (home)
     #[arg(long, value_name = "T", default_value = "4", value_parser = parse::span)]
     pub(crate) session: Span,
     /// Probability that a client inside asks another process to adopt its permit, although its own

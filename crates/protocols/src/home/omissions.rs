@@ -9,8 +9,8 @@ pub const ALL: [Defect; 31] = [
         id: "H1",
         switch: H1,
         place: "home, H1",
-        description: "an assignment of an older term is taken in: a slot of the term before and the \
-            same slot of this one have two holders. Repair: a member takes in only \
+        description: "an assignment of an older term is taken in: a slot of the term before and \
+            the same slot of this one have two holders. Repair: a member takes in only \
             assignments of its own term",
     },
     Defect {
@@ -18,15 +18,15 @@ pub const ALL: [Defect; 31] = [
         switch: H2,
         place: "home, H2",
         description: "a report is taken in by a home that is behind in the log: it grants a slot \
-            that the log has reserved meanwhile. Repair: a report counts only when its \
-            home has applied as much of the log",
+            that the log has reserved meanwhile. Repair: a report counts only when its home has \
+            applied as much of the log",
     },
     Defect {
         id: "H3",
         switch: H3,
         place: "home, H3",
-        description: "incarnations are not looked at: messages to and from a process that has died \
-            count, and a fence does not grow. Repair: messages name both incarnations",
+        description: "incarnations are not looked at: messages to and from a process that has \
+            died count, and a fence does not grow. Repair: messages name both incarnations",
     },
     Defect {
         id: "H4A",
@@ -46,16 +46,15 @@ pub const ALL: [Defect; 31] = [
         id: "H5",
         switch: H5,
         place: "home, H5",
-        description: "a new home takes for free what nobody has claimed: two holders. Repair: a slot \
-            is granted only if every founder of the term has said what it has",
+        description: "a new home takes for free what nobody has claimed: two holders. Repair: a \
+            slot is granted only if every founder of the term has said what it has",
     },
     Defect {
         id: "H6A",
         switch: H6_EARLY,
         place: "home, H6",
         description: "a report that was made before the grant was seen counts as its return: two \
-            holders. Repair: a grant is returned by a report that was made after its \
-            assignment",
+            holders. Repair: a grant is returned by a report that was made after its assignment",
     },
     Defect {
         id: "H6B",
@@ -68,8 +67,8 @@ pub const ALL: [Defect; 31] = [
         id: "H6C",
         switch: H6_SILENT,
         place: "home, H6",
-        description: "a grant that nobody waits for is not answered: its slot stays behind. Repair: \
-            a member says that it has not taken a grant",
+        description: "a grant that nobody waits for is not answered: its slot stays behind. \
+            Repair: a member says that it has not taken a grant",
     },
     Defect {
         id: "H7",
@@ -96,15 +95,15 @@ pub const ALL: [Defect; 31] = [
         id: "H9A",
         switch: H9_STALE,
         place: "home, H9",
-        description: "what was returned in one term counts in the next, where the slot may have been \
-            granted since: two holders. Repair: it is forgotten with its term",
+        description: "what was returned in one term counts in the next, where the slot may have \
+            been granted since: two holders. Repair: it is forgotten with its term",
     },
     Defect {
         id: "H9B",
         switch: H9_ANY,
         place: "home, H9",
-        description: "whatever is not listed any more is free, although another process has adopted \
-            it: two holders. Repair: only what its client has returned is free",
+        description: "whatever is not listed any more is free, although another process has \
+            adopted it: two holders. Repair: only what its client has returned is free",
     },
     Defect {
         id: "H9C",
@@ -117,8 +116,8 @@ pub const ALL: [Defect; 31] = [
         id: "H10",
         switch: H10,
         place: "home, H10",
-        description: "cached slots are not given back when others wait: those wait for ever. Repair: \
-            a recall returns them",
+        description: "cached slots are not given back when others wait: those wait for ever. \
+            Repair: a recall returns them",
     },
     Defect {
         id: "H11A",
@@ -138,15 +137,15 @@ pub const ALL: [Defect; 31] = [
         id: "H11C",
         switch: H11_SURE,
         place: "home, H11",
-        description: "an adoption without proof passes for certain: the true holder is not heard any \
-            more. Repair: the slot stays uncertain",
+        description: "an adoption without proof passes for certain: the true holder is not heard \
+            any more. Repair: the slot stays uncertain",
     },
     Defect {
         id: "H11D",
         switch: H11_LATEST,
         place: "home, H11",
-        description: "only the latest attempt is taken: an earlier one is returned while its client \
-            is inside. Repair: every attempt up to the latest is taken",
+        description: "only the latest attempt is taken: an earlier one is returned while its \
+            client is inside. Repair: every attempt up to the latest is taken",
     },
     Defect {
         id: "H11E",
@@ -159,30 +158,30 @@ pub const ALL: [Defect; 31] = [
         id: "H11F",
         switch: H11_TWO,
         place: "home, H11",
-        description: "one permit is listed twice at a process, and the wrong one is used. Repair: it \
-            is listed once, by its latest attempt",
+        description: "one permit is listed twice at a process, and the wrong one is used. Repair: \
+            it is listed once, by its latest attempt",
     },
     Defect {
         id: "H12",
         switch: H12,
         place: "home, H12",
-        description: "a slot whose client is gone is used again at its process: its client is inside \
-            elsewhere. Repair: only what its client has released is used again",
+        description: "a slot whose client is gone is used again at its process: its client is \
+            inside elsewhere. Repair: only what its client has released is used again",
     },
     Defect {
         id: "H13",
         switch: H13,
         place: "home, H13, the driver",
         description: "a session lapses at its deadline, before all is applied that the log had \
-            decided by then: its slot is freed by a home that does not know of the \
-            client's adoption. Repair: it lapses behind a barrier",
+            decided by then: its slot is freed by a home that does not know of the client's \
+            adoption. Repair: it lapses behind a barrier",
     },
     Defect {
         id: "H14",
         switch: H14,
         place: "home, H14, the driver",
-        description: "a grant is released when its durable permit is proposed: others get its slots \
-            before the log holds them. Repair: it is released after the log holds it",
+        description: "a grant is released when its durable permit is proposed: others get its \
+            slots before the log holds them. Repair: it is released after the log holds it",
     },
     Defect {
         id: "H15",
@@ -201,22 +200,22 @@ pub const ALL: [Defect; 31] = [
         id: "H18",
         switch: H18,
         place: "home, H18, the driver",
-        description: "a process is evicted while clients believe by its lease: two holders. Repair: \
-            it is evicted only when none does",
+        description: "a process is evicted while clients believe by its lease: two holders. \
+            Repair: it is evicted only when none does",
     },
     Defect {
         id: "HP2",
         switch: H_FENCE,
         place: "home, P2",
-        description: "the fence leaves out the term: it does not grow from term to term. Repair: it \
-            begins with the term",
+        description: "the fence leaves out the term: it does not grow from term to term. Repair: \
+            it begins with the term",
     },
     Defect {
         id: "HP3",
         switch: H_FIFO,
         place: "home, P3",
-        description: "a request of smaller weight passes the first. Repair: only the first request \
-            is served",
+        description: "a request of smaller weight passes the first. Repair: only the first \
+            request is served",
     },
     Defect {
         id: "HP5",

@@ -30,7 +30,7 @@ pub struct Agreement {
     /// How long a client believes in its permit after its last renewal: until then it may ask other
     /// processes to adopt it, once its own is silent.
     pub session: Span,
-    /// How likely a client inside asks another process to adopt its permit, although its own lives.
+    /// How likely a client inside asks another process to adopt its permit, although its own runs.
     /// Unless it is 0, clients of a crashed process ask, too.
     pub adopt: Chance,
     /// How likely a client dies inside.

@@ -168,15 +168,15 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.log.latest().directory.incarnation(node).is_some()
     }
 
-    /// Starts a process anew: with some prefix of the log, whose rest it applies later. The log adds
-    /// it once its former incarnation is evicted.
+    /// Starts a process anew: with some prefix of the log, whose rest it applies later. The log
+    /// adds it once its former incarnation is evicted.
     pub(super) fn rejoin(&mut self, node: NodeId) -> Setup {
-        let entries = self.log.views.len() as u64;
-        let applied = u32::try_from(self.log.rng.below(entries)).expect("few entries");
+        let entries = u32::try_from(self.log.views.len()).expect("few entries");
+        let applied = u32::try_from(self.log.rng.below(entries.into())).expect("few entries");
         self.log.applied[node.index()] = applied;
         self.log.leased.insert(node.index());
         let incarnation = self.log.next_incarnation(node);
-        for place in applied + 1..self.log.views.len() as u32 {
+        for place in applied + 1..entries {
             self.schedule_apply(node, place);
         }
         let evicted = self.log.evicted_at.iter().find(|(other, _)| *other == node);

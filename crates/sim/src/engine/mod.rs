@@ -8,8 +8,8 @@
 //!   changes of k;
 //! - `crashes.rs`: crashes, restarts and crash notifications; `awareness.rs`: how long those take;
 //!   `incarnations.rs`: restarts without state;
-//! - `log.rs`: an agreed log that decides members; `permits.rs`: clients whose permits outlive their
-//!   process;
+//! - `log.rs`: an agreed log that decides members; `permits.rs`: clients whose permits outlive
+//!   their process;
 //! - `transient.rs`: corrupted memory and channels, and when the run has recovered;
 //! - `disturbances.rs`: paused processes, and messages that are late, lost or duplicated;
 //! - `drain.rs`: after the measured time, whether every request of a live process is granted;

@@ -88,7 +88,7 @@ struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientStep {
     /// It asks a process to adopt its permit, if nothing has happened since that turn.
-    Ask { turn: u32 },
+    AskOther { turn: u32 },
     /// Its deadline may have passed.
     Stop,
     /// It dies.
@@ -133,7 +133,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let rng = &mut self.permits.rng;
         let steps = [
             (agreement.dying_clients, ClientStep::Die),
-            (agreement.adopt, ClientStep::Ask { turn: 0 }),
+            (agreement.adopt, ClientStep::AskOther { turn: 0 }),
             (agreement.durable, ClientStep::Propose),
         ];
         for (chance, step) in steps {
@@ -161,7 +161,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let Some(permit) = self.permits.permits.get(&id) else { return };
         let is_held = permit.durable == Durable::Held;
         match step {
-            ClientStep::Ask { turn } => {
+            ClientStep::AskOther { turn } => {
                 if permit.durable == Durable::No && permit.turn == turn {
                     self.ask(id);
                 }
@@ -283,7 +283,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             after: permit.after,
         };
         if again < deadline {
-            let step = ClientStep::Ask { turn };
+            let step = ClientStep::AskOther { turn };
             self.queue.push(again, Event::Client { node: id.0, grant: id.1, step });
         }
         if may {
@@ -356,7 +356,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.carry_out_mutex(node);
         if self.config.agreement.adopt.happens(&mut self.permits.rng) {
             let at = self.now + Span(self.permits.rng.within(0, self.config.load.hold.0));
-            let step = ClientStep::Ask { turn };
+            let step = ClientStep::AskOther { turn };
             self.queue.push(at, Event::Client { node: id.0, grant: id.1, step });
         }
     }
@@ -450,7 +450,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 let turn = self.permits.permits[&id].turn;
                 let patience = self.config.agreement.session.0 / 2;
                 let at = self.now + Span(self.permits.rng.within(0, patience));
-                let step = ClientStep::Ask { turn };
+                let step = ClientStep::AskOther { turn };
                 self.queue.push(at, Event::Client { node: id.0, grant: id.1, step });
             }
         }

@@ -203,12 +203,10 @@ fn gone_at_suspect(changes: Vec<Change>) -> Vec<Change> {
     use kgate_control::membership::MembershipChange;
     let suspected: Vec<_> = changes
         .iter()
-        .filter_map(|change| match change {
-            Change::Membership {
-                change: MembershipChange::Suspected(node, incarnation, _),
-                ..
-            } => Some((*node, *incarnation)),
-            _ => None,
+        .filter_map(|change| {
+            let Change::Membership { change, .. } = change else { return None };
+            let MembershipChange::Suspected(node, incarnation, _) = change else { return None };
+            Some((*node, *incarnation))
         })
         .collect();
     let gone = |change: Change| {
