@@ -322,7 +322,10 @@ fn protocols_are_listed() {
         .iter()
         .filter_map(|p| p["name"].as_str())
         .collect();
-    assert_eq!(names.join(" "), "raymond bas vcube robust timer-free tree-token stabilizing slots");
+    assert_eq!(
+        names.join(" "),
+        "raymond bas vcube robust timer-free tree-token stabilizing slots home"
+    );
     let text = stdout(&kgate("protocols"));
     for word in ["raymond", "JPDC 2018", "--as-printed D7", "n-1 crashes"] {
         assert!(text.contains(word), "{word}");
@@ -446,7 +449,8 @@ fn a_swarm_finds_saves_and_prints() {
             .lines()
             .filter(|line| line.contains("8 runs") && line.ends_with("PASS"))
             .count(),
-        8
+        9,
+        "one line per protocol"
     );
     assert!(!folder.exists(), "nothing to save");
     let line = format!(

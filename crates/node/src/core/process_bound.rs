@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use kgate_control::state::Slots;
 
 use super::peer_message::GateId;
-use super::sessions::RequestState;
+use super::sessions::{Request, RequestState};
 use super::view::Process;
 use super::{Action, Core, Definition, RequestKey, SessionId};
 
@@ -34,9 +34,9 @@ impl Core {
     pub(super) fn probe(&mut self, session: SessionId) {
         let Some(known) = self.sessions.get(session) else { return };
         let (requests, tree) = (&known.requests, known.guarded.tree());
-        for (&number, request) in
-            requests.iter().filter(|(_, request)| request.state == RequestState::Holding)
-        {
+        // A holder that was told of its loss may have ended without a release, too.
+        let holds = |request: &Request| request.state != RequestState::Waiting;
+        for (&number, request) in requests.iter().filter(|(_, request)| holds(request)) {
             let key = RequestKey { session, number };
             let Some(gate) = request.gate.and_then(|id| self.gates.get(&id)) else { continue };
             let slots = gate.slots_of(key).unwrap_or_default().to_vec();

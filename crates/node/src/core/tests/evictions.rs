@@ -96,3 +96,18 @@ fn a_holder_without_a_stream_cannot_be_told() {
     fleet.free(0, session, number);
     assert!(granted(&fleet.received(0, 2)).is_some());
 }
+
+/// Where permits are bound to processes, a holder that was told to stop may be killed before it
+/// releases. Its slot comes back when its processes have ended, as that of any other.
+#[test]
+fn an_evicted_holder_that_is_killed() {
+    let mut fleet = Fleet::new(&bound_to_processes());
+    let holder = one_inside(&mut fleet, 0);
+    assert_eq!(fleet.evict(0, &holder), Ok(CallReply::EvictionSent));
+    fleet.gone(0, 1);
+    let (session, number, slots) = fleet.probes.pop().expect("asked for");
+    assert_eq!(slots, [0]);
+    assert_eq!(granted(&fleet.received(0, 2)), None, "its processes still run");
+    fleet.free(0, session, number);
+    assert!(granted(&fleet.received(0, 2)).is_some());
+}
