@@ -77,7 +77,7 @@ fn the_line_is_gone_before_the_command() {
     for _ in 0..2 {
         waiting.control("waiting");
         let line = waiting.line();
-        assert!(line.contains("2nd of 3 in the queue; held by alice (pid "));
+        assert!(line.contains("2nd of 3 in the queue; held for 2 min"));
         assert!(!line.contains(char::is_control), "{line:?}");
         // The width of the terminal is not known.
         assert!(line.ends_with('…') && line.chars().count() < 80, "{line}");

@@ -118,7 +118,7 @@ fn words(cmdline: &[u8]) -> String {
 mod tests {
     use std::process::{Command, Stdio};
 
-    use kgate_testkit::TempFolder;
+    use kgate_testkit::{TempFolder, wait_for};
     use rustix::fs::{FlockOperation, flock};
 
     use super::*;
@@ -164,10 +164,11 @@ mod tests {
             line
         };
         let sleep: u32 = output.trim().parse().unwrap();
-        let found = lockers(&all);
+        let holder = wait_for("a shell that has become sleep", || {
+            lockers(&all).remove(&held).filter(|holder| holder.command == "sleep 100")
+        });
         let pid = rustix::process::Pid::from_raw(sleep.cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        let holder = &found[&held];
-        assert_eq!((holder.pid, holder.command.as_str()), (sleep, "sleep 100"));
+        assert_eq!(holder.pid, sleep);
     }
 }

@@ -49,7 +49,7 @@ pub(super) enum Event<M, T, DM, DT> {
     /// A process applies the agreed log up to the entry `place`, unless it has restarted since.
     Apply { node: NodeId, start: u32, place: u32 },
     /// The client that was let in by this grant acts, if it is still inside.
-    Client { node: NodeId, grant: GrantId, step: ClientStep },
+    Client(Box<((NodeId, GrantId), ClientStep)>),
     /// A client goes on by an adopted grant, if it still waits for that.
     Confirm { node: NodeId, grant: GrantId },
     /// The deadline of a session may have passed.
@@ -81,7 +81,7 @@ impl<M, T, DM, DT> Event<M, T, DM, DT> {
             Self::DeliverAll { .. }
             | Self::ProbeAll { .. }
             | Self::Decide { .. }
-            | Self::Client { .. } => None,
+            | Self::Client(_) => None,
         }
     }
 

@@ -471,7 +471,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             Event::ResizeNotice { node, incarnation, place } => {
                 self.on_resize_notice(node, incarnation, place)
             }
-            Event::Client { node, grant, step } => self.on_client((node, grant), step),
+            Event::Client(client) => self.on_client(client.0, client.1),
             Event::Confirm { node, grant } => self.confirm(node, grant),
             Event::SessionEnd { node, grant } => self.on_session_end(node, grant),
             Event::Decide { place } => self.decide(place),

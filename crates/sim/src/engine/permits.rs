@@ -139,7 +139,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         for (chance, step) in steps {
             if chance.happens(rng) {
                 let at = self.now + Span(rng.within(0, hold.0));
-                self.queue.push(at, Event::Client { node, grant: id.1, step });
+                self.queue.push(at, Event::Client(Box::new(((node, id.1), step))));
             }
         }
     }
@@ -247,8 +247,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let permit = self.permits.permits.get_mut(&id)?;
         let deadline = *permit.deadline.get_or_insert(at);
         let by = permit.by;
-        self.queue
-            .push(deadline, Event::Client { node: id.0, grant: id.1, step: ClientStep::Stop });
+        self.queue.push(deadline, Event::Client(Box::new((id, ClientStep::Stop))));
         self.end_session_at(by, deadline);
         Some(deadline)
     }
@@ -284,7 +283,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         };
         if again < deadline {
             let step = ClientStep::AskOther { turn };
-            self.queue.push(again, Event::Client { node: id.0, grant: id.1, step });
+            self.queue.push(again, Event::Client(Box::new((id, step))));
         }
         if may {
             self.stats.adoption_requests += 1;
@@ -357,7 +356,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         if self.config.agreement.adopt.happens(&mut self.permits.rng) {
             let at = self.now + Span(self.permits.rng.within(0, self.config.load.hold.0));
             let step = ClientStep::AskOther { turn };
-            self.queue.push(at, Event::Client { node: id.0, grant: id.1, step });
+            self.queue.push(at, Event::Client(Box::new((id, step))));
         }
     }
 
@@ -451,7 +450,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 let patience = self.config.agreement.session.0 / 2;
                 let at = self.now + Span(self.permits.rng.within(0, patience));
                 let step = ClientStep::AskOther { turn };
-                self.queue.push(at, Event::Client { node: id.0, grant: id.1, step });
+                self.queue.push(at, Event::Client(Box::new((id, step))));
             }
         }
     }

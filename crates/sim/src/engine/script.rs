@@ -448,7 +448,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             Event::CrashNotice { .. }
             | Event::MembershipNotice { .. }
             | Event::Decide { .. }
-            | Event::Client { .. }
+            | Event::Client(_)
             | Event::Confirm { .. }
             | Event::SessionEnd { .. }
             | Event::Apply { .. } => 2,

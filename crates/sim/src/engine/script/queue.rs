@@ -153,7 +153,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             | Event::Acquire { .. }
             | Event::Withdraw { .. }
             | Event::Decide { .. }
-            | Event::Client { .. }
+            | Event::Client(_)
             | Event::Confirm { .. }
             | Event::SessionEnd { .. }
             | Event::Received(_) => true,
