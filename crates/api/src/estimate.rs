@@ -20,8 +20,9 @@ pub fn estimate(gate: &GateStatus, place: usize) -> Option<u64> {
     let mut past = gate.past_holds_ns.clone();
     past.sort_unstable();
     let ahead = gate.waiting.get(..=place)?;
+    let is_complete = gate.omitted.is_none_or(|omitted| omitted.holders == 0);
     // A durable permit ends when somebody ends it.
-    if past.len() < SAMPLES_MIN || !gate.durable_permits.is_empty() {
+    if past.len() < SAMPLES_MIN || !gate.durable_permits.is_empty() || !is_complete {
         return None;
     }
     let typical = past[past.len() / 2];

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::printable::{printable_gate, printable_status};
-use crate::v1::{ClientStatus, DurablePermitStatus, GateStatus, StatusReply};
+use crate::v1::{ClientStatus, DurablePermitStatus, GateStatus, Omitted, StatusReply};
 
 /// The most names of slots that a line for people shows.
 const NAMES_SHOWN: usize = 16;
@@ -17,15 +17,16 @@ const QUEUE_SHOWN: usize = 20;
 pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     let (reply, gate) = (&printable_status(reply), &printable_gate(gate));
     let mut text = String::new();
-    let (taken, waiting) = (taken(gate), gate.waiting.len());
+    let taken = taken(gate);
     let free = gate.k.saturating_sub(taken);
     let unknown = unknown(reply);
+    let (in_use, waiting) = (slots(taken), count(waiting(gate), "request"));
     let counts = if unknown.is_empty() {
-        format!("{taken} slots in use, {free} free, {waiting} requests waiting")
+        format!("{in_use} in use, {free} free, {waiting} waiting")
     } else {
         format!(
-            "at least {taken} slots in use, at most {free} free, at least {waiting} requests \
-             waiting; the state of {} is unknown",
+            "at least {in_use} in use, at most {free} free, at least {waiting} waiting; the state \
+             of {} is unknown",
             nodes(&unknown)
         )
     };
@@ -44,6 +45,9 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     }
     for held in &gate.durable_permits {
         let _ = writeln!(text, "{}", holds_durably(gate, held));
+    }
+    if let Some(omitted) = omitted_text(gate) {
+        let _ = writeln!(text, "Not listed, because the status would be too large: {omitted}.");
     }
     match gate.waiting.first() {
         Some(first) => {
@@ -79,7 +83,36 @@ pub fn unknown(reply: &StatusReply) -> Vec<u32> {
 pub fn taken(gate: &GateStatus) -> u32 {
     let held: usize = gate.durable_permits.iter().map(|held| held.slots.len()).sum();
     let taken: u32 = gate.holders.iter().map(|holder| holder.weight).sum();
-    taken.saturating_add(u32::try_from(held).unwrap_or(u32::MAX))
+    let omitted = gate.omitted.map_or(0, |omitted| omitted.slots + omitted.durable_slots);
+    taken.saturating_add(u32::try_from(held).unwrap_or(u32::MAX)).saturating_add(omitted)
+}
+
+/// The number of waiting requests, as far as nodes have reported.
+pub fn waiting(gate: &GateStatus) -> usize {
+    let omitted = gate.omitted.map_or(0, |omitted| omitted.waiting);
+    gate.waiting.len() + usize::try_from(omitted).unwrap_or(usize::MAX)
+}
+
+/// What the status of a gate leaves out, for people; none if it is complete.
+pub fn omitted_text(gate: &GateStatus) -> Option<String> {
+    let Omitted { notes, holders, slots: held, waiting, durable_permits, durable_slots } =
+        gate.omitted?;
+    let number = |number: u32, what: &str| count(usize::try_from(number).unwrap_or(0), what);
+    let mut parts = Vec::new();
+    if holders > 0 {
+        parts.push(format!("{} of {}", number(holders, "holder"), slots(held)));
+    }
+    if durable_permits > 0 {
+        let permits = number(durable_permits, "durable permit");
+        parts.push(format!("{permits} of {}", slots(durable_slots)));
+    }
+    if waiting > 0 {
+        parts.push(number(waiting, "waiting request"));
+    }
+    if notes {
+        parts.push("what clients say of their requests".to_owned());
+    }
+    Some(parts.join(", "))
 }
 
 /// What would unblock the first request of the queue.
@@ -141,9 +174,10 @@ fn add_queue(text: &mut String, reply: &StatusReply, gate: &GateStatus) {
             place + 1
         );
     }
-    let more = gate.waiting.len().saturating_sub(QUEUE_SHOWN + 1);
+    let more = waiting(gate).saturating_sub(QUEUE_SHOWN + 1);
     if more > 0 {
-        let _ = writeln!(text, "{more} more requests wait behind them: `kgate status` lists all.");
+        let waits = if more == 1 { "request waits" } else { "requests wait" };
+        let _ = writeln!(text, "{more} more {waits} behind them: `kgate status` lists all.");
     }
 }
 
@@ -178,7 +212,11 @@ fn holders(gate: &GateStatus) -> Vec<Release> {
         name: format!("durable permit {}", held.permit_id),
         weight: below(&held.slots),
     });
-    clients.chain(durable).filter(|holder| holder.weight > 0).collect()
+    let omitted = gate.omitted.map(|omitted| Release {
+        name: format!("{} other holders", omitted.holders + omitted.durable_permits),
+        weight: omitted.slots + omitted.durable_slots,
+    });
+    clients.chain(durable).chain(omitted).filter(|holder| holder.weight > 0).collect()
 }
 
 /// Which of the holders have to release until `missing` more slots are free.
@@ -201,7 +239,13 @@ fn releases(holders: &[Release], missing: u32) -> String {
 }
 
 fn slots(number: u32) -> String {
-    if number == 1 { "1 slot".to_owned() } else { format!("{number} slots") }
+    count(usize::try_from(number).unwrap_or(usize::MAX), "slot")
+}
+
+/// A number of things: `1 slot`, `2 slots`.
+pub fn count(number: usize, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
 }
 
 /// Describes a durable permit.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::v1::{
     ClientStatus, DurablePermitStatus, ErrorCode, GateStatus, Member, MemberStatus, MembersReply,
-    NodeStatus, OperationReply, SetGateReply, StatusReply,
+    NodeStatus, Omitted, OperationReply, SetGateReply, StatusReply,
 };
 
 /// The value as text that a terminal does not obey: JSON escapes ASCII's control characters except
@@ -32,6 +32,7 @@ pub fn status(reply: &StatusReply) -> Value {
         "gates": reply.gates.iter().map(gate).collect::<Vec<_>>(),
         "members": reply.members.iter().map(member_status).collect::<Vec<_>>(),
         "node_statuses": reply.node_statuses.iter().map(node_status).collect::<Vec<_>>(),
+        "omitted_gates": reply.omitted_gates,
     })
 }
 
@@ -65,6 +66,19 @@ pub fn gate(gate: &GateStatus) -> Value {
         "policy": gate.policy().name(),
         "durable_permits": gate.durable_permits.iter().map(durable).collect::<Vec<_>>(),
         "past_holds_ms": gate.past_holds_ns.iter().map(|hold| hold / 1_000_000).collect::<Vec<_>>(),
+        "omitted": gate.omitted.as_ref().map(omitted),
+    })
+}
+
+fn omitted(omitted: &Omitted) -> Value {
+    let Omitted { notes, holders, slots, waiting, durable_permits, durable_slots } = omitted;
+    json!({
+        "notes": notes,
+        "holders": holders,
+        "slots": slots,
+        "waiting": waiting,
+        "durable_permits": durable_permits,
+        "durable_slots": durable_slots,
     })
 }
 

@@ -12,7 +12,9 @@ mod secrets;
 
 pub use clock::LeaseInstant;
 pub use estimate::estimate;
-pub use explain::{ago, explain, k_origin, note, slot_text, taken, unknown};
+pub use explain::{
+    ago, count, explain, k_origin, note, omitted_text, slot_text, taken, unknown, waiting,
+};
 pub use printable::{printable, printable_lines, printable_status};
 
 /// The file in the folder of a user's own node that clients lock (shared) from before they look for

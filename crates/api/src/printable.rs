@@ -69,6 +69,7 @@ fn clean_gate(gate: &mut GateStatus) {
         past_holds_ns: _,
         names,
         k_expression,
+        omitted: _,
     } = gate;
     [name, protocol, updated_by, k_expression].into_iter().chain(names).for_each(clean);
     holders.iter_mut().chain(waiting).for_each(clean_client);

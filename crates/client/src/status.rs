@@ -65,6 +65,11 @@ impl Status {
         self.gates().find(|gate| gate.name() == name)
     }
 
+    /// The number of gates that are left out because the status would be too large to be sent.
+    pub fn omitted_gates(&self) -> u32 {
+        self.0.omitted_gates
+    }
+
     /// Nodes that did not answer in time.
     pub fn unreachable(&self) -> &[u32] {
         &self.0.unreachable
@@ -204,6 +209,17 @@ impl<'a> GateStatus<'a> {
     /// The number of slots in use; a lower bound if [`Status::incomplete_nodes`] is not empty.
     pub fn slots_in_use(&self) -> u32 {
         kgate_api::taken(self.gate)
+    }
+
+    /// The number of waiting requests, with those that are not listed ([`omitted`](Self::omitted)).
+    pub fn waiting_count(&self) -> usize {
+        kgate_api::waiting(self.gate)
+    }
+
+    /// What is left out because the status would be too large to be sent, for people. Counts of
+    /// slots and requests include it. None if all holders and waiting requests are listed.
+    pub fn omitted(&self) -> Option<String> {
+        kgate_api::omitted_text(self.gate)
     }
 
     /// The expected time until the waiting request at this place (0 is the first) is granted, from

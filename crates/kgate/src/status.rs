@@ -153,6 +153,12 @@ pub(crate) fn lines(reply: &Status, name: Option<&str>, elapsed: Duration) -> Ve
             None => "no gates yet: `kgate run NAME -k K CMD` creates one".to_owned(),
         });
     }
+    if reply.omitted_gates() > 0 {
+        lines.push(format!(
+            "not listed, because the status would be too large: {} more gates (`kgate status NAME`)",
+            reply.omitted_gates()
+        ));
+    }
     for (state, nodes) in
         [("unreachable", reply.unreachable()), ("declared dead", reply.declared_dead())]
     {
@@ -170,7 +176,7 @@ pub(crate) fn lines(reply: &Status, name: Option<&str>, elapsed: Duration) -> Ve
 }
 
 fn gate_lines(gate: GateStatus<'_>, at_least: &str, elapsed: Duration, lines: &mut Vec<String>) {
-    let (taken, waiting) = (gate.slots_in_use(), gate.waiting().len());
+    let (taken, waiting) = (gate.slots_in_use(), gate.waiting_count());
     let (name, k, protocol) = (gate.name(), gate.k(), gate.protocol());
     let closed = if k == 0 { " (closed)" } else { "" };
     let origin = gate.k_origin();
@@ -202,6 +208,9 @@ fn gate_lines(gate: GateStatus<'_>, at_least: &str, elapsed: Duration, lines: &m
     for (place, waiter) in gate.waiting().enumerate() {
         let place = format!("queue {}", place + 1);
         lines.push(format!("  {place:<8} {}", client(&waiter, elapsed)));
+    }
+    if let Some(omitted) = gate.omitted() {
+        lines.push(format!("  not listed, because the status would be too large: {omitted}"));
     }
 }
 

@@ -76,7 +76,7 @@ fn report_of(gate: GateStatus<'_>, own: &Process, elapsed: Duration) -> WaitRepo
     WaitReport {
         holder,
         other_holders: gate.holders().len().saturating_sub(1) + gate.durable_permits().len(),
-        place: place.map(|place| (place + 1, gate.waiting().len())),
+        place: place.map(|place| (place + 1, gate.waiting_count())),
         // What has passed without a grant was no good estimate.
         estimate: place
             .and_then(|place| gate.estimate(place))

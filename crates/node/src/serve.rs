@@ -5,7 +5,7 @@
 //!   `handshake.rs`: identifies clients by their connection;
 //! - `access.rs`: identifies clients by their token and checks what they may do;
 //!   `authorisation.rs`: the `[[allow]]` list; `limits.rs`: quotas; `client_stream.rs`: both for
-//!   one stream;
+//!   one stream; `unfinished.rs`: messages that do not arrive;
 //! - `session.rs`: a session stream, which `grpc.rs` and `frames.rs` carry;
 //! - `grpc.rs`, `http.rs`: the two forms of the API; `durable.rs`: durable permits over HTTP;
 //!   `wanted.rs`: the slots that a request names; `reentry.rs`: work that runs under a permit
@@ -28,6 +28,7 @@ mod operators;
 mod reentry;
 mod session;
 mod status;
+mod unfinished;
 mod unix_socket;
 mod wanted;
 
@@ -135,11 +136,8 @@ impl CoreHandle {
         who: &Identity,
         gate: Option<String>,
     ) -> Result<v1::StatusReply, ApiError> {
-        let mut reply = status::reply(self.query_status(gate).await?, self);
-        reply
-            .gates
-            .retain(|gate| self.access.policy.authorise(who, Privilege::See(&gate.name)).is_ok());
-        Ok(reply)
+        let may_see = |gate: &str| self.access.policy.authorise(who, Privilege::See(gate)).is_ok();
+        Ok(status::reply(self.query_status(gate).await?, self, may_see))
     }
 
     /// Passes the status to `tell` now and whenever it changes, until `tell` returns false.

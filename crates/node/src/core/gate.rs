@@ -23,6 +23,7 @@ use kgate_core::{
 use kgate_protocols::registry::Entry;
 
 use self::past_holds::PastHolds;
+use super::bounded::Omitted;
 use super::definition::Definition;
 use super::suspend::{SuspendedGate, SuspendedHolder};
 use super::view::{ClientView, GateView, Process, age};
@@ -528,6 +529,7 @@ impl Gate {
             // The home of a gate lacks answers for requests of other nodes too.
             lacking: if self.follows_log || self.waiters() > 0 { seen.lacking } else { Vec::new() },
             past_holds: self.past_holds.all(),
+            omitted: Omitted::default(),
         }
     }
 }

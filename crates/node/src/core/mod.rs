@@ -22,6 +22,7 @@
 //!   what they show; `timers.rs`: the timers.
 
 mod action;
+mod bounded;
 mod calls;
 mod catalogue;
 mod clients;
@@ -48,6 +49,8 @@ mod watch;
 
 pub use crate::driver::{InputRejected, Unreadable};
 pub use action::{Action, LogEvent, StopReason};
+pub use bounded::Omitted;
+pub(crate) use bounded::{bound, size};
 pub(crate) use calls::NO_LOG;
 pub use calls::{Call, CallReply, GateSetting};
 pub use catalogue::CATALOGUE;

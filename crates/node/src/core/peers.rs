@@ -152,9 +152,7 @@ impl Core {
                 self.actions.extend(define.map(|bytes| Action::Send(from, bytes)));
             }
             PeerMessage::StatusQuery { question, gate } => {
-                let gates = self.views(gate.as_deref());
-                let seen = PeerMessage::StatusReply { question, gates, who: self.who() };
-                self.send_to(from, &seen);
+                self.answer_status_query(from, question, gate.as_deref());
             }
             PeerMessage::StatusReply { question, gates, who } => {
                 if who.node == from {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{NodeId, Span};
 
+use super::bounded::bound;
 use super::peer_message::PeerMessage;
 use super::timers::Deadline;
 use super::view::{GateView, NodeStatus};
@@ -14,6 +15,10 @@ use super::{Action, Core, RequestKey};
 
 /// How long other nodes may take to answer.
 const PATIENCE: Span = Span(1_000_000_000);
+
+/// The most bytes of the views in an answer to another node. A message between nodes has at most
+/// 1 MiB ([`kgate_net::wire::FRAME_MAX`]), and a longer one would never be sent.
+const REPLY_MAX: usize = 900_000;
 
 /// The answer to a status query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +98,13 @@ impl Core {
         }
     }
 
+    /// Answers the query of another node, in one message between nodes.
+    pub(super) fn answer_status_query(&mut self, from: NodeId, question: u64, gate: Option<&str>) {
+        let (mut gates, mut who) = (self.views(gate), self.who());
+        who.omitted_gates = bound(&mut gates, REPLY_MAX);
+        self.send_to(from, &PeerMessage::StatusReply { question, gates, who });
+    }
+
     /// The id of this node.
     pub fn me(&self) -> NodeId {
         self.settings.me
@@ -110,6 +122,7 @@ impl Core {
                 .collect(),
             control: self.control_view(self.now),
             incarnation: self.log.is_member().then_some(self.log.incarnation.0),
+            omitted_gates: 0,
         }
     }
 

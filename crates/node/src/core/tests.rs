@@ -1,5 +1,6 @@
 //! Tests of whole nodes without I/O.
 
+mod bounded;
 mod catalogue;
 mod clients;
 mod control;

@@ -5,6 +5,7 @@ use kgate_control::state::{KSource, Policy};
 use kgate_core::{NodeId, Time};
 use serde::{Deserialize, Serialize};
 
+use super::bounded::Omitted;
 use super::control::ControlView;
 use super::note::Note;
 
@@ -61,6 +62,8 @@ pub struct NodeStatus {
     pub control: Option<ControlView>,
     /// Its incarnation that is a member; none without leases, or if it is no member.
     pub incarnation: Option<u32>,
+    /// The number of its gates that are left out, because its views would be too large.
+    pub omitted_gates: u32,
 }
 
 /// Names a grant to a session. A fence is of one grant only, so the name never denotes a later one.
@@ -157,6 +160,8 @@ pub struct GateView {
     pub lacking: Vec<NodeId>,
     /// How long the last permits of this node were held, in nanoseconds.
     pub past_holds: Vec<u64>,
+    /// What is left out, because the views of this node would be too large.
+    pub omitted: Omitted,
 }
 
 /// The time since then, in nanoseconds.
