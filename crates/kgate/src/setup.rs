@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 use kgate_client::local::{MACHINE_CONFIG, MACHINE_SOCKET};
 
 use kgate_node::serve::authorisation::UserOrGroup;
-use kgate_node::{Config, SocketMode};
+use kgate_node::{Config, SocketMode, known_group};
 
 use crate::status::say;
 use crate::{Failure, Outcome};
@@ -77,7 +77,8 @@ fn group(text: &str) -> Result<String, String> {
     if text.is_empty() || text.starts_with('-') || !text.chars().all(is_name) {
         return Err("write the name or the number of a group".into());
     }
-    Ok(text.to_owned())
+    let known = known_group(&UserOrGroup::Name(text.to_owned()));
+    known.map(|_| text.to_owned()).map_err(|missing| missing.to_string())
 }
 
 const UNITS: &str = "/etc/systemd/system";
@@ -393,10 +394,11 @@ mod tests {
         assert!(text.contains("socket_group = \"gpu\"") && text.contains("nothing was"), "{text}");
     }
 
-    /// A group is a name, so that it cannot add a line to a unit.
+    /// A group is one of this machine, and its name cannot add a line to a unit.
     #[test]
-    fn a_group_is_a_name() {
-        assert!(group("gpu-users").is_ok());
+    fn a_group_exists() {
+        assert_eq!(group("root"), Ok("root".to_owned()));
+        assert!(group("no-such-group-of-kgate").unwrap_err().contains("groupadd"));
         for wrong in ["", "-x", "a\nb", "a b", "a\"b"] {
             assert!(group(wrong).is_err(), "{wrong:?}");
         }

@@ -29,6 +29,7 @@ mod config;
 pub mod control_group;
 pub mod core;
 mod driver;
+mod folders;
 mod holder_tree;
 mod idle_stop;
 pub mod k_expression;
@@ -51,6 +52,7 @@ pub use shell::Stopped;
 pub use slot_files::{LockedSlot, is_any_slot_locked, locked_slots};
 pub use store::StoreError;
 pub use token::{BadToken, JoinToken};
+pub use user_database::{NoGroup, known_group};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -305,6 +307,10 @@ struct Checked {
 fn check(config: Config, peer: Option<SocketAddr>) -> Result<Checked, NotStarted> {
     let (config, token) = config.with_token()?;
     config.settings(Incarnation(0), 0)?;
+    if let Some(group) = &config.socket_group {
+        let missing = |missing| BadConfig::Invalid(format!("socket_group: {missing}"));
+        user_database::known_group(group).map_err(missing)?;
+    }
     let access = Arc::new(AccessControl::new(&config)?);
     let link_config = link_config(&config, token.as_ref(), config.faults()? == Faults::Lease);
     if let Some(address) = peer {

@@ -23,6 +23,8 @@ use kgate_control::state::{KSource, Slots};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::core::Process;
+use crate::folders::make_own;
+pub(crate) use lockers::process as describe_process;
 pub(crate) use prober::{Prober, Watched};
 
 /// The folder of the slot files in the node's folder.
@@ -37,8 +39,11 @@ const SECRET_DIGITS: usize = 32;
 
 /// The folder of the slot files cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the folder of slots {0}: {1}")]
-pub struct NoSlotFiles(PathBuf, io::Error);
+#[error("the folder of slots {}: {cause}", .folder.display())]
+pub struct NoSlotFiles {
+    folder: PathBuf,
+    cause: io::Error,
+}
 
 /// The files of all slots.
 #[derive(Debug)]
@@ -152,9 +157,7 @@ pub fn is_any_slot_locked(folder: &Path) -> io::Result<bool> {
 impl SlotFiles {
     pub(crate) fn open(folder: PathBuf) -> Result<Self, NoSlotFiles> {
         let slots = folder.join(FOLDER);
-        let made = std::fs::create_dir_all(&slots)
-            .and_then(|()| std::fs::set_permissions(&slots, Permissions::from_mode(FOLDER_MODE)));
-        made.map_err(|error| NoSlotFiles(folder.clone(), error))?;
+        make_own(&slots, FOLDER_MODE).map_err(|cause| NoSlotFiles { folder: slots, cause })?;
         Ok(Self { folder, files: BTreeMap::new() })
     }
 

@@ -11,12 +11,17 @@
 mod once;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use kgate_core::Incarnation;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
+    WriteTransaction,
+};
 
 use crate::core::{GateId, GateSetting};
+use crate::folders::check_own;
 
 const INCARNATIONS: TableDefinition<&str, u32> = TableDefinition::new("incarnations");
 const GATES: TableDefinition<u32, &[u8]> = TableDefinition::new("gates");
@@ -29,7 +34,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the store {path}: {why}")]
+#[error("the store {}: {why}", .path.display())]
 pub struct StoreError {
     path: PathBuf,
     why: String,
@@ -79,8 +84,9 @@ impl Store {
         };
         let path = folder.join("node.redb");
         let failed = |why: String| StoreError { path: path.clone(), why };
-        kgate_control::private_folder(folder).map_err(|error| failed(error.to_string()))?;
-        let database = Database::create(&path).map_err(|error| failed(error.to_string()))?;
+        let made = kgate_control::private_folder(folder).and_then(|()| check_own(folder));
+        made.map_err(|error| StoreError { path: folder.into(), why: error.to_string() })?;
+        let database = Database::create(&path).map_err(|error| failed(unreadable(&error)))?;
         kgate_control::private_file(&path).map_err(|error| failed(error.to_string()))?;
         let (incarnation, stored) =
             begin(&database, mark, least.0).map_err(|error| failed(error.to_string()))?;
@@ -167,6 +173,23 @@ impl Store {
         let Some(database) = &self.database else { return Ok(()) };
         durably(database, what)
             .map_err(|error| StoreError { path: self.path.clone(), why: error.to_string() })
+    }
+}
+
+/// Why the file cannot be opened, and what to do.
+fn unreadable(error: &DatabaseError) -> String {
+    match error {
+        DatabaseError::Storage(StorageError::Io(error))
+            if error.kind() != ErrorKind::InvalidData =>
+        {
+            error.to_string()
+        }
+        DatabaseError::DatabaseAlreadyOpen => "another node uses it: stop that one".to_owned(),
+        error => format!(
+            "it is damaged, or no store of kgate ({error}). Restore the folder from a backup; or, \
+             if no process uses a permit of this node, move the folder away: the node starts \
+             without what was set at it, and a node of a cluster as a new one"
+        ),
     }
 }
 

@@ -16,12 +16,28 @@ pub(crate) fn user_name(user: u32) -> String {
     entry.map_or_else(|| user.to_string(), |entry| entry.name)
 }
 
-/// The number of a group.
+/// The number of a group. A number in quotes is that number, unless a group has such a name.
 pub(crate) fn group_id(group: &UserOrGroup) -> Option<u32> {
     match group {
         UserOrGroup::Number(number) => Some(*number),
-        UserOrGroup::Name(name) => Some(Group::from_name(name).ok()??.gid.as_raw()),
+        UserOrGroup::Name(name) => match Group::from_name(name).ok().flatten() {
+            Some(entry) => Some(entry.gid.as_raw()),
+            None => name.parse().ok(),
+        },
     }
+}
+
+/// A group that this machine does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no group {0} on this machine: create it (`groupadd`), write its number, or name \
+     another one"
+)]
+pub struct NoGroup(UserOrGroup);
+
+/// The number of a group that must exist.
+pub fn known_group(group: &UserOrGroup) -> Result<u32, NoGroup> {
+    group_id(group).ok_or_else(|| NoGroup(group.clone()))
 }
 
 /// The users that the database lists as members of a group.
@@ -46,5 +62,8 @@ mod tests {
         let members = |name: &str| group_members(&UserOrGroup::Name(name.into()));
         assert_eq!(members("root").map(|members| members.group), Some(0));
         assert_eq!(members("no-such-group-of-kgate"), None);
+        assert_eq!(group_id(&UserOrGroup::Name("0".into())), Some(0), "a number in quotes");
+        let missing = known_group(&UserOrGroup::Name("no-such-group-of-kgate".into()));
+        assert!(missing.unwrap_err().to_string().contains("groupadd"));
     }
 }

@@ -8,17 +8,17 @@
 
 use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::access::error;
 use crate::config::Config;
-use crate::user_database::group_id;
+use crate::user_database::known_group;
 
 /// How long a node waits for another one that is about to end, and how often it looks.
 const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -41,6 +41,7 @@ impl UnixSocket {
         config: &Config,
         inherited: &mut Option<StdListener>,
     ) -> io::Result<Self> {
+        check_place(&path)?;
         let lock = Some(lock(&path).await?);
         let is_here = |socket: &mut StdListener| {
             socket.local_addr().is_ok_and(|it| it.as_pathname() == Some(&path))
@@ -59,17 +60,53 @@ impl UnixSocket {
     }
 }
 
+/// Checks that the path is free or that of a socket, and that no other user can replace what is
+/// there.
+fn check_place(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let missing = |cause: io::Error| {
+        let text = format!("its folder {}: {cause}", folder.display());
+        io::Error::new(cause.kind(), text)
+    };
+    let mode = std::fs::metadata(folder).map_err(missing)?.permissions().mode();
+    if mode & 0o1002 == 0o0002 {
+        let text = format!(
+            "every user may replace what is in {}: remove that right (`chmod o-w`), or choose \
+             another folder",
+            folder.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    let what = match std::fs::symlink_metadata(path) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(cause) => return Err(cause),
+        Ok(found) if found.file_type().is_socket() => return Ok(()),
+        Ok(found) if found.is_dir() => "a directory",
+        Ok(found) if found.is_symlink() => "a symbolic link",
+        Ok(_) => "a file",
+    };
+    let text = format!("{what} is there, and no socket: move it away, or choose another path");
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+}
+
 /// Waits until no other node listens at this path.
 async fn lock(path: &Path) -> io::Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
-    let file = File::options().create(true).append(true).open(&name)?;
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let opened = File::options().create(true).append(true).custom_flags(no_link).open(&name);
+    let file = opened.map_err(|cause| {
+        let text = format!("the lock beside it, {}: {cause}", Path::new(&name).display());
+        io::Error::new(io::ErrorKind::PermissionDenied, text)
+    })?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     let mut waited = Duration::ZERO;
     while let Err(taken) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
         if waited >= TAKEOVER_TIMEOUT || taken != rustix::io::Errno::WOULDBLOCK {
             let kind = io::ErrorKind::AddrInUse;
-            return Err(io::Error::new(kind, "another node listens on this socket"));
+            let text = "another node listens there: stop it first, or use it (`kgate status`)";
+            return Err(io::Error::new(kind, text));
         }
         tokio::time::sleep(TAKEOVER_INTERVAL).await;
         waited += TAKEOVER_INTERVAL;
@@ -97,20 +134,41 @@ fn replace(path: &Path, config: &Config) -> io::Result<StdListener> {
 /// Sets group and mode of a socket.
 fn restrict(socket: &Path, config: &Config) -> io::Result<()> {
     if let Some(group) = &config.socket_group {
-        let number = group_id(group);
-        let missing = || error(format!("socket_group = {group}: no such group on this machine"));
-        std::os::unix::fs::chown(socket, None, Some(number.ok_or_else(missing)?))?;
+        let missing = |missing| error(format!("socket_group: {missing}"));
+        std::os::unix::fs::chown(socket, None, Some(known_group(group).map_err(missing)?))?;
     }
     std::fs::set_permissions(socket, Permissions::from_mode(config.socket_mode.0))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileTypeExt;
-
     use kgate_testkit::TempFolder;
 
     use super::*;
+
+    /// What is at the path and no socket is not replaced, and a link in place of the lock is not
+    /// followed.
+    #[tokio::test]
+    async fn other_files_stay() {
+        let folder = TempFolder::new("unix-socket-files");
+        let config = Config::alone("unix:x");
+        let refused = async |path: &Path| {
+            let opened = UnixSocket::open(path.to_owned(), &config, &mut None).await;
+            opened.unwrap_err().to_string()
+        };
+        let path = folder.join("file");
+        std::fs::write(&path, "kept").unwrap();
+        assert!(refused(&path).await.contains("a file is there"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept");
+        assert!(refused(&folder).await.contains("a directory is there"));
+        assert!(refused(&folder.join("none/x")).await.contains("its folder"));
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        std::os::unix::fs::symlink(&path, folder.join("s.lock")).unwrap();
+        assert!(refused(&folder.join("s")).await.contains("s.lock"));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        assert!(refused(&folder.join("t")).await.contains("every user may replace"));
+    }
 
     /// A second node is refused while the first one listens; a socket that was left behind is
     /// replaced, with the configured mode.
