@@ -98,9 +98,11 @@ pub enum Privilege<'g> {
     SeeSome,
     /// See everything: metrics, members, timing.
     SeeAll,
-    /// Change a gate: its k and its policy.
+    /// Change a gate, its k and its policy, and evict its holders.
     Operate(&'g str),
-    /// Change the cluster: members, evictions.
+    /// Change at least one gate: what is changed is checked when its gate is known.
+    OperateSome,
+    /// Change the cluster: members, evictions of nodes.
     OperateAll,
 }
 
@@ -109,14 +111,19 @@ impl<'g> Privilege<'g> {
         match self {
             Self::Acquire(_) => Right::Acquire,
             Self::See(_) | Self::SeeSome | Self::SeeAll => Right::See,
-            Self::Operate(_) | Self::OperateAll => Right::Operate,
+            Self::Operate(_) | Self::OperateSome | Self::OperateAll => Right::Operate,
         }
+    }
+
+    /// Whether the right at one gate is enough, whichever it is.
+    fn is_some(self) -> bool {
+        matches!(self, Self::SeeSome | Self::OperateSome)
     }
 
     fn gate(self) -> Option<&'g str> {
         match self {
             Self::Acquire(gate) | Self::See(gate) | Self::Operate(gate) => Some(gate),
-            Self::SeeSome | Self::SeeAll | Self::OperateAll => None,
+            Self::SeeSome | Self::SeeAll | Self::OperateSome | Self::OperateAll => None,
         }
     }
 }
@@ -129,7 +136,7 @@ pub enum Right {
     Acquire,
     /// See holders and queues.
     See,
-    /// Change gates and members.
+    /// Change gates, and evict their holders; without `gates` also members.
     Operate,
 }
 
@@ -316,7 +323,7 @@ impl Policy {
         }
         let right = need.right().name();
         let (what, gates) = match need.gate() {
-            None if need == Privilege::SeeSome => ("see any gate".to_owned(), String::new()),
+            None if need.is_some() => (format!("{right} any gate"), String::new()),
             Some(gate) => (format!("{right} `{gate}`"), format!("gates that match {gate:?} and ")),
             None => (format!("{right} all gates"), "no `gates` and ".to_owned()),
         };
@@ -350,7 +357,7 @@ impl Rule {
         });
         let reaches = match (&self.gates, need.gate()) {
             (None, _) => true,
-            (Some(_), None) => need == Privilege::SeeSome,
+            (Some(_), None) => need.is_some(),
             (Some(gates), Some(wanted)) => gates.iter().any(|gate| covers(gate, wanted)),
         };
         right && reaches

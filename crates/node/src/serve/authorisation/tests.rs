@@ -73,6 +73,8 @@ fn rights_follow_the_list() {
         (user(0), Privilege::SeeAll, true),
         (user(1000), Privilege::Operate("gpu"), true),
         (user(1000), Privilege::OperateAll, false),
+        (user(1000), Privilege::OperateSome, true),
+        (user(1001), Privilege::OperateSome, false),
         (user(1000), Privilege::See("gpu"), false),
         (user(1), Privilege::See("gpu"), false),
         (user(1001), Privilege::Acquire("film/1"), true),

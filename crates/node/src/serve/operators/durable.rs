@@ -10,14 +10,18 @@ use kgate_control::state::{ClusterState, Command, DurablePermit, Gate, PermitId}
 use super::{Answer, ApiError, Operator, listed};
 
 impl Operator {
-    /// Evicts a durable permit that is named by its ID, or by gate and slot.
+    /// Evicts a durable permit that is named by its ID, or by gate and slot. `may` checks the right
+    /// over its gate.
     pub(super) async fn evict_permit(
         &self,
         request: v1::EvictPermitRequest,
+        may: impl Fn(&str) -> Answer<()>,
     ) -> Answer<v1::OperationReply> {
         let v1::EvictPermitRequest { permit_id: permit, gate, slot, dry_run, .. } = request;
         let cluster_state = self.read().await?;
         let (id, held) = find(&cluster_state, permit, &gate, slot)?;
+        // Only the right over all gates has no name of a gate to check.
+        may(cluster_state.gates.get(&held.gate).map_or("", |gate| gate.name.as_str()))?;
         let warning = String::new();
         if dry_run {
             return Ok(v1::OperationReply {

@@ -12,39 +12,43 @@ use kgate_api::v1::ErrorCode;
 use kgate_api::{LeaseInstant, v1};
 
 use super::{Answer, ApiError, CoreHandle, Identity, Operator, Privilege, author, durable, listed};
-use crate::core::{Call, ClientView, StatusReport};
+use crate::core::{Call, ClientView, GateView, StatusReport};
 
 /// Maximum time to wait until an evicted holder has stopped.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of the queries to all nodes.
 const QUERY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Evicts a permit: a durable one, or that of a holder.
+/// Evicts a permit: a durable one, or that of a holder. The right over its gate is enough. A client
+/// that names it by an ID needs the right over some gate to learn whether it is held, and over the
+/// gates of everything that is evicted.
 pub(super) async fn evict_permit(
     core: &CoreHandle,
     who: &Identity,
     request: v1::EvictPermitRequest,
 ) -> Answer<v1::OperationReply> {
-    let has_log = core.log().await.is_some();
-    if let (Some(permit), false) = (request.permit_id, has_log) {
-        core.access.admit_request(who)?;
-        core.access.authorise(who, Privilege::OperateAll)?;
+    core.access.admit_request(who)?;
+    let may = |gate: &str| core.access.authorise(who, Privilege::Operate(gate));
+    if request.permit_id.is_some() || request.session_id.is_some() {
+        core.access.authorise(who, Privilege::OperateSome)?;
+    } else {
+        may(&request.gate)?;
+    }
+    let operator = Operator::of_log(core, who).await;
+    if let (Some(permit), None) = (request.permit_id, &operator) {
         let text = format!(
             "there is no durable permit {permit}: this node has no agreed log, so processes hold \
              all its permits; name the holder by --gate NAME --slot SLOT, or by --session NODE:ID"
         );
         return Err(ApiError::new(ErrorCode::PermitNotFound, text));
     }
-    if has_log {
-        let operator = Operator::admit(core, who, Privilege::OperateAll).await?;
-        if request.permit_id.is_some() || names_durable(&operator, &request).await? {
-            return operator.evict_permit(request).await;
-        }
-    } else {
-        core.access.admit_request(who)?;
-        core.access.authorise(who, Privilege::OperateAll)?;
+    if let Some(operator) = &operator
+        && (request.permit_id.is_some() || names_durable(operator, &request).await?)
+    {
+        return operator.evict_permit(request, may).await;
     }
     let holders = find(&core.query_status(None).await?, &request)?;
+    holders.iter().try_for_each(|(gate, _)| may(gate))?;
     let mut message = holders.iter().map(describe).collect::<Vec<_>>().join("; ");
     if request.dry_run {
         message.push_str(
@@ -131,6 +135,11 @@ fn no_holder(report: &StatusReport, gate: &str, slot: Option<u32>) -> String {
     if !report.silent.is_empty() {
         let silent = listed(report.silent.iter().map(|node| node.0));
         text.push_str(&format!(", as far as is known: node {silent} does not answer"));
+    }
+    let views = report.seen.iter().flat_map(|(_, gates)| gates);
+    let omitted = |view: &GateView| view.name == gate && view.omitted.holders > 0;
+    if views.into_iter().any(omitted) {
+        text.push_str(", as far as is known: a node has too many holders to list them all");
     }
     text.push_str(&format!(" (`kgate status {gate}`)"));
     text

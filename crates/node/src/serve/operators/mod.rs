@@ -47,8 +47,14 @@ impl Operator {
     ) -> Answer<Self> {
         core.access.admit_request(who)?;
         core.access.authorise(who, need)?;
-        let log = core.log().await.ok_or_else(|| ApiError::bad_request(NO_LOG))?;
-        Ok(Self { core: core.clone(), log, author: author(core, who) })
+        let operator = Self::of_log(core, who).await;
+        operator.ok_or_else(|| ApiError::bad_request(NO_LOG))
+    }
+
+    /// An operator whose rights are checked elsewhere; none if this node has no log.
+    async fn of_log(core: &CoreHandle, who: &Identity) -> Option<Self> {
+        let log = core.log().await?;
+        Some(Self { core: core.clone(), log, author: author(core, who) })
     }
 
     /// Finds a node by its ID or its name. IDs come first: they are never reused, and a name that
