@@ -63,7 +63,7 @@ impl Config {
         new.map_err(|error| wrong(&format!("protocol of new gates: {error}")))
     }
 
-    fn bound_to_processes(&self) -> bool {
+    pub(crate) fn bound_to_processes(&self) -> bool {
         self.slot_files.is_some() || self.lease_ms == 0
     }
 

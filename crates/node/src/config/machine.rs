@@ -34,6 +34,7 @@ const LIMITS: Limits = Limits {
     sessions: 2_000,
     waiting: 2_000,
     connections: 2_000,
+    unfinished: 128,
     requests_per_second: 5_000,
     burst: 10_000,
     message_bytes: 65_536,

@@ -22,10 +22,15 @@ use super::authorisation::{Identity, Policy, Privilege, UserDatabase};
 use super::error::ApiError;
 use super::grpc::is_grpc;
 use super::limits::{Accounts, Counted, Kind, QuotaExceeded};
+use super::listener::MESSAGE_TIMEOUT;
+use super::unfinished;
 use crate::config::{BadConfig, Config};
 use crate::metrics::REFUSED;
 use crate::shell::now;
 use crate::user_database::{group_members, user_id};
+
+/// The path of the stream of a session, the only request with more than one message.
+const SESSION: &str = "/kgate.v1.Gates/Session";
 
 /// Reasons to refuse a request or a connection: the label of `kgate_refused_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,8 @@ pub(crate) enum Reason {
     Waiting,
     /// Too many connections.
     Connections,
+    /// Too many unfinished messages.
+    Unfinished,
     /// The handshake failed or timed out.
     Handshake,
     /// The message is too long.
@@ -52,13 +59,14 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All of them, each with its label.
-    const LABELS: [(Self, &str); 9] = [
+    const LABELS: [(Self, &str); 10] = [
         (Self::Unauthenticated, "unauthenticated"),
         (Self::PermissionDenied, "permission_denied"),
         (Self::Rate, "rate"),
         (Self::Sessions, "sessions"),
         (Self::Waiting, "waiting"),
         (Self::Connections, "connections"),
+        (Self::Unfinished, "unfinished"),
         (Self::Handshake, "handshake"),
         (Self::Size, "size"),
         (Self::Malformed, "malformed"),
@@ -70,9 +78,12 @@ impl Reason {
             Self::Unauthenticated => ErrorCode::Unauthenticated,
             Self::PermissionDenied => ErrorCode::PermissionDenied,
             Self::Size | Self::Malformed => ErrorCode::BadRequest,
-            Self::Rate | Self::Sessions | Self::Waiting | Self::Connections | Self::Handshake => {
-                ErrorCode::LimitExceeded
-            }
+            Self::Rate
+            | Self::Sessions
+            | Self::Waiting
+            | Self::Connections
+            | Self::Unfinished
+            | Self::Handshake => ErrorCode::LimitExceeded,
         }
     }
 }
@@ -88,6 +99,8 @@ pub(crate) struct AccessControl {
     pub(super) cluster: String,
     /// How long a session can be resumed after its stream has ended.
     pub(super) session_linger: Duration,
+    /// Whether permits are bound to processes instead of time.
+    pub(super) binds_to_processes: bool,
 }
 
 impl AccessControl {
@@ -108,6 +121,7 @@ impl AccessControl {
                 config.connections_max.min(Semaphore::MAX_PERMITS),
             )),
             cluster: config.cluster.clone(),
+            binds_to_processes: config.bound_to_processes(),
             session_linger: Duration::from_millis(
                 config.lease_ms.saturating_add(config.lease_ms / 10),
             ),
@@ -169,6 +183,7 @@ impl AccessControl {
             QuotaExceeded::Count(Kind::Session, _) => Reason::Sessions,
             QuotaExceeded::Count(Kind::Waiting, _) => Reason::Waiting,
             QuotaExceeded::Count(Kind::Connection, _) => Reason::Connections,
+            QuotaExceeded::Count(Kind::Unfinished, _) => Reason::Unfinished,
             QuotaExceeded::Rate(..) => Reason::Rate,
         };
         self.refuse(reason, exceeded.message(who))
@@ -237,6 +252,13 @@ pub(super) async fn identify(
     let known = access.identity(&connection, token.as_ref());
     let refusal = match known.and_then(|who| access.admit_request(&who).map(|()| who)) {
         Ok(who) => {
+            if grpc {
+                let is_session = request.uri().path() == SESSION;
+                let (access, who) = (access.clone(), who.clone());
+                request = request.map(|body| {
+                    unfinished::bounded(body, access, who, is_session, MESSAGE_TIMEOUT)
+                });
+            }
             request.extensions_mut().insert(who);
             return next.run(request).await;
         }

@@ -34,6 +34,7 @@ use crate::core::{
     AcquireRequest, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Secret,
     ServerMessage,
 };
+use crate::holder_tree::Peer;
 
 /// The request header that carries the secret of a permit.
 const SECRET: &str = "kgate-secret";
@@ -58,8 +59,10 @@ pub(super) async fn acquire(
     Extension(who): Extension<Identity>,
     Path(path): Path<String>,
     Query(options): Query<AcquireOptions>,
+    peer: Option<Extension<Peer>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let peer = peer.map(|Extension(peer)| peer);
     let Some(gate) = path.strip_suffix("/permits").map(str::to_owned) else {
         return Err(ApiError::bad_request("unknown operation: POST to /v1/gates/NAME/permits"));
     };
@@ -78,7 +81,7 @@ pub(super) async fn acquire(
         },
     };
     let timeout = options.timeout_ms.map_or(Duration::MAX, Duration::from_millis);
-    let reply = tokio::time::timeout(timeout, call(&core, who, message)).await;
+    let reply = tokio::time::timeout(timeout, call(&core, who, peer, message)).await;
     let timed_out = |_| {
         let message = format!("timed out: no permit was free within {timeout:?}");
         ApiError::new(ErrorCode::TimedOut, message)
@@ -147,17 +150,18 @@ async fn command(
     let missing = || ApiError::bad_request("missing header Kgate-Secret: 32 hexadecimal digits");
     let secret = secret_of(headers).ok_or_else(missing)?;
     let permit = PermitId(id);
-    call(core, who, ClientMessage::Permit { number: 0, permit, secret, command }).await
+    call(core, who, None, ClientMessage::Permit { number: 0, permit, secret, command }).await
 }
 
 /// Sends one message on a stream of its own and returns the reply; a refusal is the error.
 async fn call(
     core: &CoreHandle,
     who: Identity,
+    peer: Option<Peer>,
     message: ClientMessage,
 ) -> Result<ServerMessage, ApiError> {
     let client_stream = ClientStream::open(core.access.clone(), who)?;
-    let (open_stream, mut replies) = OpenStream::begin(core, &client_stream, message).await?;
+    let (open_stream, mut replies) = OpenStream::begin(core, &client_stream, peer, message).await?;
     let reply = first_reply(&mut replies).await.ok_or_else(ApiError::stopped)?;
     client_stream.on_reply(&reply);
     let mut bye = ClientMessage::Bye;

@@ -22,6 +22,7 @@ use super::CoreHandle;
 use super::access::Reason;
 use super::authorisation::Identity;
 use super::error::ApiError;
+use super::limits::{Counted, Kind};
 use super::session::{Replies, SessionStream};
 use crate::holder_tree::Peer;
 use crate::shell::{End, ended};
@@ -48,7 +49,7 @@ pub(super) async fn serve(
 ) {
     let (reader, writer) = stream.into_split();
     let mut writer = Writer { stream: writer, max_stall };
-    let mut reader = Reader::new(reader, core.clone(), max_stall);
+    let mut reader = Reader::new(reader, core.clone(), who.clone(), max_stall);
     let opened = async {
         let first = tokio::select! {
             first = reader.first() => first?,
@@ -78,6 +79,12 @@ pub(super) async fn serve(
         // What the core has said before is still delivered.
         writing.await;
     }
+}
+
+/// Tells a client why it is not served.
+pub(super) async fn refuse(stream: UnixStream, refusal: ApiError, max_stall: Duration) {
+    let (_reader, stream) = stream.into_split();
+    Writer { stream, max_stall }.refuse(refusal).await;
 }
 
 /// Passes the messages of a client to its session.
@@ -139,12 +146,15 @@ struct Reader {
     max_stall: Duration,
     /// When the frame that has begun must have arrived.
     due: Option<Instant>,
+    /// The count of that frame.
+    counted: Option<Counted>,
+    who: Identity,
 }
 
 impl Reader {
-    fn new(stream: OwnedReadHalf, core: CoreHandle, max_stall: Duration) -> Self {
+    fn new(stream: OwnedReadHalf, core: CoreHandle, who: Identity, max_stall: Duration) -> Self {
         let decoder = Decoder::new(core.access.message_bytes());
-        Self { stream, decoder, core, max_stall, due: None }
+        Self { stream, decoder, core, max_stall, due: None, counted: None, who }
     }
 
     /// Preface and first message.
@@ -164,10 +174,15 @@ impl Reader {
     async fn message(&mut self) -> Result<v1::ClientMessage, Ended> {
         loop {
             if let Some(message) = self.decoder.next().map_err(|error| self.malformed(&error))? {
+                self.counted = None;
                 return Ok(message);
             }
             if self.decoder.is_pending() {
                 self.due.get_or_insert_with(|| Instant::now() + self.max_stall);
+                if self.counted.is_none() {
+                    let counted = self.core.access.reserve(&self.who, Kind::Unfinished);
+                    self.counted = Some(counted.map_err(Ended::Refused)?);
+                }
             }
             self.fill().await?;
         }

@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::CoreHandle;
 use super::authorisation::{Identity, Privilege};
+use super::error::ApiError;
 use super::reentry;
 use super::session::SessionStream;
 use crate::holder_tree::Peer;
@@ -108,6 +109,8 @@ async fn receive(session: SessionStream, mut stream: Streaming<v1::ClientMessage
             Err(status) => {
                 if status.code() == tonic::Code::OutOfRange {
                     session.refuse_too_long().await;
+                } else if let Some(code) = v1::ErrorCode::of_grpc_status(&status) {
+                    session.refuse(ApiError::new(code, status.message())).await;
                 }
                 break;
             }

@@ -10,7 +10,8 @@
 //! GET  /v1/gates/NAME/explain        why requests wait, in sentences
 //! GET  /v1/watch                     one line of JSON now and after each change
 //! PUT  /v1/gates/NAME/hold?k=&names=&weight=&reason=&meta=   a permit as long as the request body
-//!                                    lasts: each line renews it, the line `release` releases it
+//!                                    lasts: each line renews it, the line `release` releases it;
+//!                                    not where permits are bound to processes
 //! POST /v1/gates/NAME/permits?ttl_ms=   a durable permit; see `durable.rs`
 //! ```
 
@@ -40,7 +41,9 @@ use super::{CoreHandle, durable, grpc, session};
 use crate::core::{
     AcquireRequest, ClientId, ClientMessage, DurableOptions, Note, Process, ServerMessage,
 };
+use crate::holder_tree::Peer;
 use crate::shell::Command;
+use crate::slot_files::describe_process;
 
 pub(super) fn routes(core: CoreHandle) -> Router {
     Router::new()
@@ -186,13 +189,31 @@ fn meta(text: &str) -> Result<BTreeMap<String, String>, ApiError> {
     Ok(pairs)
 }
 
+/// Why a node that binds permits to processes has no `hold`: its answer names no lock file, and the
+/// process that sends the request (curl) is not the one that uses the slots. So after `kill -9` of
+/// this node nothing would show that they are in use, and the next node would grant them again.
+const UNBOUND: &str = "this node binds permits to processes, and nothing binds a hold over HTTP to \
+    one: use `kgate run GATE CMD`, `kgate acquire GATE` in a script, or a client library; only \
+    nodes with leases have `hold`";
+
+/// The process behind a request: on a Unix socket the kernel knows it.
+fn process_of(peer: Option<Peer>) -> Process {
+    let known = peer.and_then(|peer| u32::try_from(peer.pid?).ok()).map(describe_process);
+    let command = known.as_ref().map_or_else(String::new, |known| format!(" ({})", known.command));
+    Process { command: format!("HTTP{command}"), ..known.unwrap_or_default() }.cut()
+}
+
 async fn hold(
     State(core): State<CoreHandle>,
     Extension(who): Extension<Identity>,
     Path(path): Path<String>,
     Query(options): Query<HoldOptions>,
+    peer: Option<Extension<Peer>>,
     body: Body,
 ) -> Replied {
+    if core.access.binds_to_processes {
+        return Err(ApiError::bad_request(UNBOUND));
+    }
     let gate = path.strip_suffix("/hold").unwrap_or(&path).to_owned();
     let meta = options.meta.as_deref().map(meta).transpose()?.unwrap_or_default();
     let acquire = ClientMessage::Acquire {
@@ -208,7 +229,9 @@ async fn hold(
         },
     };
     let client_stream = ClientStream::open(core.access.clone(), who)?;
-    let (open_stream, mut replies) = OpenStream::begin(&core, &client_stream, acquire).await?;
+    let peer = peer.map(|Extension(peer)| peer);
+    let (open_stream, mut replies) =
+        OpenStream::begin(&core, &client_stream, peer, acquire).await?;
     tokio::spawn(renew(open_stream, client_stream.clone(), body));
     let (lines, stream) = mpsc::channel(16);
     tokio::spawn(async move {
@@ -255,9 +278,10 @@ impl OpenStream {
     pub(super) async fn begin(
         core: &CoreHandle,
         client_stream: &ClientStream,
+        peer: Option<Peer>,
         mut message: ClientMessage,
     ) -> Result<(Self, mpsc::Receiver<ServerMessage>), ApiError> {
-        let process = Process { command: "HTTP".into(), ..Process::default() };
+        let process = process_of(peer);
         let mut hello =
             ClientMessage::Hello { process, resume: None, secret: session::new_secret() };
         for message in [&mut hello, &mut message] {

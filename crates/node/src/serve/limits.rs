@@ -5,6 +5,7 @@
 //! sessions = 20_000
 //! waiting = 50_000
 //! connections = 10_000
+//! unfinished = 256               # messages of which a part has arrived
 //! requests_per_second = 20_000    # 0: no limit
 //! burst = 40_000
 //! message_bytes = 65_536          # maximum size of a message
@@ -32,6 +33,9 @@ pub struct Limits {
     pub waiting: usize,
     /// Open connections.
     pub connections: usize,
+    /// Messages of gRPC or frames of which only a part has arrived. Each takes memory, up to
+    /// `message_bytes`.
+    pub unfinished: usize,
     /// Sustained requests per second; 0 disables the limit.
     pub requests_per_second: u32,
     /// Requests that may come at once after an idle time.
@@ -46,6 +50,7 @@ impl Default for Limits {
             sessions: 20_000,
             waiting: 50_000,
             connections: 10_000,
+            unfinished: 256,
             requests_per_second: 20_000,
             burst: 40_000,
             message_bytes: 65_536,
@@ -94,12 +99,14 @@ pub enum Kind {
     Waiting,
     /// An open connection.
     Connection,
+    /// A message of which a part has arrived.
+    Unfinished,
 }
 
 /// The resources of one client.
 #[derive(Debug, Default)]
 struct Account {
-    used: [usize; 3],
+    used: [usize; 4],
     bucket: Bucket,
 }
 
@@ -119,6 +126,7 @@ impl QuotaExceeded {
             Self::Count(Kind::Session, max) => ("sessions", "sessions", *max),
             Self::Count(Kind::Waiting, max) => ("waiting requests", "waiting", *max),
             Self::Count(Kind::Connection, max) => ("connections", "connections", *max),
+            Self::Count(Kind::Unfinished, max) => ("unfinished messages", "unfinished", *max),
             Self::Rate(retry, rate) => {
                 let wait = retry.0.div_ceil(1_000_000);
                 return format!(
@@ -161,6 +169,7 @@ impl Accounts {
             Kind::Session => self.limits.sessions,
             Kind::Waiting => self.limits.waiting,
             Kind::Connection => self.limits.connections,
+            Kind::Unfinished => self.limits.unfinished,
         };
         let mut used = self.lock(now, who);
         let account = used.entry(who.clone()).or_default();
@@ -187,7 +196,7 @@ impl Accounts {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         // A client with many addresses could otherwise fill the memory with unused accounts.
         if used.len() >= SWEEP_AT && !used.contains_key(who) {
-            used.retain(|_, account| account.used != [0; 3] || !account.bucket.is_full(now));
+            used.retain(|_, account| account.used != [0; 4] || !account.bucket.is_full(now));
         }
         used
     }

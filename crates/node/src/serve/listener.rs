@@ -14,7 +14,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::Request;
+use axum::http::{HeaderValue, Request, header};
+use axum::response::IntoResponse;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -23,12 +24,15 @@ use tokio::io::Interest;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::access::{AccessControl, Reason, error};
 use super::authorisation::Identity;
-use super::handshake::{Established, Incoming, Socket};
+use super::error::ApiError;
+use super::grpc::is_grpc;
+use super::handshake::{Established, HANDSHAKE_TIMEOUT, Incoming, Socket};
 use super::limits::{Bucket, Kind};
 use super::unix_socket::UnixSocket;
 use super::{CoreHandle, app, frames};
@@ -44,7 +48,15 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval and timeout of HTTP/2 pings to remote clients.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Maximum size of a request's head.
-const HEAD_BYTES_MAX: u32 = 32 << 10;
+const HEAD_BYTES_MAX: u32 = 16 << 10;
+/// Maximum time for a message of gRPC to arrive, from its first byte.
+pub(super) const MESSAGE_TIMEOUT: Duration = HEAD_TIMEOUT;
+/// Maximum number of requests at a time on one connection of HTTP/2, and the bytes of bodies that
+/// it may send before they are read: of one request, and of all. They bound the memory of a
+/// connection.
+const STREAMS_MAX: u32 = 64;
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
 /// Pause after a failed accept, for example because no file descriptor was free.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -189,13 +201,19 @@ async fn connect(caller: Incoming, core: CoreHandle, app: Router, mut end: watch
             return log_refusal(&access.refuse(Reason::Handshake, error.to_string()).message);
         }
     };
-    let Ok(taken) = access.connections.clone().try_acquire_owned() else {
-        let text = "this node has reached connections_max".into();
-        return log_refusal(&access.refuse(Reason::Connections, text).message);
-    };
-    let counted = match access.reserve(&who, Kind::Connection) {
+    let taken = access.connections.clone().try_acquire_owned().map_err(|_| {
+        let text = "this node has reached connections_max: retry later, or raise it";
+        access.refuse(Reason::Connections, text.into())
+    });
+    let counted = taken.and_then(|taken| Ok((taken, access.reserve(&who, Kind::Connection)?)));
+    let counted = match counted {
         Ok(counted) => counted,
-        Err(refusal) => return log_refusal(&refusal.message),
+        Err(refusal) => {
+            log_refusal(&refusal.message);
+            // In the task of the handshake, whose number is bounded.
+            let told = timeout(HANDSHAKE_TIMEOUT, refuse(stream, refusal, end));
+            return drop(told.await);
+        }
     };
     // A task of its own: the task of the handshake may be aborted.
     tokio::spawn(async move {
@@ -217,8 +235,33 @@ async fn connect(caller: Incoming, core: CoreHandle, app: Router, mut end: watch
                 }
             }
         }
-        drop((taken, counted));
+        drop(counted);
     });
+}
+
+/// Tells a client why it is not served, in answer to its first request.
+async fn refuse(stream: Established, refusal: ApiError, end: watch::Receiver<End>) {
+    let stream: Box<dyn Socket> = match stream {
+        Established::Http(stream) => stream,
+        Established::Unix(stream) => match speaks_frames(&stream).await {
+            Some(true) => return frames::refuse(stream, refusal, HANDSHAKE_TIMEOUT).await,
+            Some(false) => Box::new(stream),
+            None => return,
+        },
+    };
+    let answer = move |request: axum::extract::Request| {
+        let refusal = refusal.clone();
+        async move {
+            let mut response = match is_grpc(request.headers()) {
+                true => tonic::Status::from(refusal).into_http(),
+                false => refusal.into_response(),
+            };
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response
+        }
+    };
+    let nobody = Identity::Anonymous(std::net::Ipv4Addr::UNSPECIFIED.into());
+    serve_http(stream, Router::new().fallback(answer), nobody, None, false, end).await;
 }
 
 /// Whether the first byte of a connection is that of frames. None if it has none in time. The byte
@@ -244,7 +287,12 @@ async fn serve_http(
 ) {
     let mut http = Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_headers(64);
-    http.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES_MAX);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
     if is_remote {
         http.http2().keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_INTERVAL);
     }

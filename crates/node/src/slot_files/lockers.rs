@@ -82,7 +82,7 @@ fn add_by_descriptor(files: &BTreeMap<PathBuf, &PathBuf>, found: &mut BTreeMap<P
 
 /// Describes a process. The guard of a `kgate run` is described as that command, with the process
 /// that the user started.
-fn process(pid: u32) -> Process {
+pub(crate) fn process(pid: u32) -> Process {
     let read = |pid: u32, file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let status = String::from_utf8_lossy(&read(pid, "status")).into_owned();
     let field = |name: &str| {

@@ -2,6 +2,7 @@
 //! sockets, real TLS.
 
 mod fixture;
+mod floods;
 mod frames;
 mod lists;
 mod log;
