@@ -55,7 +55,7 @@ impl Credentials {
 }
 
 pub(crate) fn bad_file(path: &Path, reason: impl fmt::Display) -> Error {
-    Error::new(ErrorKind::Credentials, format!("{}: {reason}", path.display()))
+    Error::new(ErrorKind::Credentials, format!("cannot use the file {}: {reason}", path.display()))
 }
 
 /// Adds the token to each request. `Debug` does not show it.

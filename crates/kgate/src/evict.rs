@@ -8,6 +8,7 @@ use clap::Args;
 use kgate_client::{Admin, Error, Operation, PermitSelector};
 
 use crate::members::report_operation;
+use crate::run::wanted::gate_name;
 use crate::status::{TargetArgs, block_on, say};
 use crate::{Failure, Outcome};
 
@@ -21,8 +22,12 @@ pub(crate) struct EvictArgs {
     /// Instead of a node: a durable permit, by id
     #[arg(long, value_name = "ID", conflicts_with = "evicted")]
     permit: Option<u64>,
-    /// Instead of a node: the holder or durable permit of this gate
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["evicted", "permit"])]
+    /// Instead of a node: the holder or durable permit of this gate. The right `operate` over the
+    /// gate is enough
+    #[arg(
+        long, value_name = "NAME", value_parser = gate_name,
+        conflicts_with_all = ["evicted", "permit"]
+    )]
     gate: Option<String>,
     /// With --gate, if it has several: the one with this slot
     #[arg(long, value_name = "SLOT", requires = "gate")]

@@ -17,7 +17,6 @@ use kgate_client::{
     SessionToken, local,
 };
 use serde::{Deserialize, Serialize};
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
 use crate::credentials::CredentialArgs;
@@ -28,6 +27,7 @@ use crate::run::keeper::{
     Wait, Weight,
 };
 use crate::run::margins::Margins;
+use crate::runtime::runtime;
 use crate::waiting;
 
 /// How often a permit is acquired whose lock cannot be taken.
@@ -125,10 +125,6 @@ impl Keeper for NodeKeeper {
 struct Place {
     node: String,
     credentials: CredentialArgs,
-}
-
-fn runtime() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_all().build()
 }
 
 /// Reports an internal error.
@@ -285,10 +281,10 @@ async fn acquire(request: &AcquireRequest, events: &EventSender) -> Result<Acqui
         }),
     };
     let message = || {
-        format!(
-            "no free slots at gate `{}`, or a node does not answer: see kgate explain {}",
-            request.gate, request.gate
-        )
+        // Where permits are bound to processes, the node is the only one, and has answered.
+        let other = if inherits { "" } else { ", or a node does not answer" };
+        let gate = &request.gate;
+        format!("no free slots at gate `{gate}`{other}: see kgate explain {gate}")
     };
     let permit = permit.ok_or_else(|| Refusal { kind: RefusalKind::Busy, message: message() })?;
     if inherits && request.weight == Weight::All {

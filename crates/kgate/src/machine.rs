@@ -26,7 +26,7 @@ pub(crate) fn prepare(file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// What a node writes that was started without a configuration.
-const MARK: &str = "\
+pub(crate) const MARK: &str = "\
 # Written by `kgate node --machine`. While this file exists, every user of this machine uses that
 # node, and a command fails if it does not run. docs/guide/one-machine.md explains the fields.
 ";

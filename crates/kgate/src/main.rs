@@ -28,6 +28,7 @@ mod protocols;
 #[cfg(test)]
 mod reference;
 mod run;
+mod runtime;
 mod scenario;
 mod service_manager;
 mod set;
@@ -76,7 +77,8 @@ fn run_command(
     given: &ArgMatches,
     mut guard: Option<run::EarlyGuard>,
 ) -> Outcome {
-    let can_run = run::check_proc().map_err(|text| Failure::Exit(run::exit::FAILED, text));
+    let can_run = node_arg::NodeArg::check(given)
+        .and_then(|()| run::check_proc().map_err(|text| Failure::Exit(run::exit::FAILED, text)));
     can_run.inspect_err(|_| guard.take().into_iter().for_each(run::EarlyGuard::dismiss))?;
     let node = find_node(args.acquire.node.named())?;
     let request = args.acquire.request(given)?;
@@ -95,6 +97,9 @@ fn any_command(guard: Option<run::EarlyGuard>) -> Outcome {
     let matches = variables::read(Cli::command()).get_matches();
     let command = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command;
     let (_, given) = matches.subcommand().expect("clap requires a subcommand");
+    if !matches!(command, Command::Run(_)) {
+        node_arg::NodeArg::check(given)?;
+    }
     match command {
         Command::Run(args) => run_command(*args, given, guard),
         Command::Acquire(args) if args.is_durable() => permits::acquire(&args, given),

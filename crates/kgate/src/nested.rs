@@ -94,11 +94,13 @@ pub(crate) fn run(
         }
         Nested::Wait => {
             let held = confirmed.iter().map(|(_, reentry)| slots(reentry)).sum();
-            check_wait(name, held, weight(request, reentry), reentry.k)?;
+            let advice =
+                if args.detached { "acquire it outside" } else { "leave out --nested wait" };
+            check_wait(name, held, weight(request, reentry), reentry.k, advice)?;
             say(&format!(
-                "warning: ancestors of this process hold {held} of the {} slots of gate `{name}`: \
+                "warning: ancestors of this process hold {held} of the {} of gate `{name}`: \
                  commands that wait like this inside of each other may wait for ever",
-                reentry.k
+                count(reentry.k)
             ));
             Ok(None)
         }
@@ -106,15 +108,21 @@ pub(crate) fn run(
 }
 
 /// A request that waits for its own ancestors is refused.
-fn check_wait(gate: &str, held: u32, weight: u32, k: u32) -> Result<(), Failure> {
+fn check_wait(gate: &str, held: u32, weight: u32, k: u32, advice: &str) -> Result<(), Failure> {
     if held.saturating_add(weight) <= k {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "this request would wait for itself: of the {k} slots of gate `{gate}` its ancestors hold \
-         {held}, and it requests {weight}: leave out --nested wait, or `kgate set {gate} -k {}`",
+        "this request would wait for itself: of the {} of gate `{gate}` its ancestors hold {held}, \
+         and it requests {weight}: {advice}, or an operator raises k: `kgate set {gate} -k {}`",
+        count(k),
         held.saturating_add(weight)
     )))
+}
+
+/// `1 slot`, `2 slots`.
+fn count(slots: u32) -> String {
+    kgate_api::count(usize::try_from(slots).unwrap_or(usize::MAX), "slot")
 }
 
 fn slots(reentry: &Reentry) -> u32 {
@@ -188,8 +196,8 @@ fn reuse(
     if let Some(wanted) = other_slots(&request.slots, reentry) {
         let outer = Slots { k: reentry.k, ..Slots::named(reentry.slot_names.clone()) };
         say(&format!(
-            "gate `{name}` has k = {}, and you say {wanted}; leave out {}, or change it: `kgate \
-             set {name} {}`",
+            "gate `{name}` has k = {}, and you say {wanted}; leave out {}, or an operator changes \
+             it: `kgate set {name} {}`",
             reentry.k,
             wanted.flag(),
             outer.change_to(&wanted)
@@ -198,9 +206,9 @@ fn reuse(
     }
     if weight(request, reentry) > slots(reentry) {
         return Err(Failure::Usage(format!(
-            "this process runs inside of gate `{name}` already, with {} slots, and requests {}: \
+            "this process runs inside of gate `{name}` already, with {}, and requests {}: \
              request them outside, or pass --nested wait",
-            slots(reentry),
+            count(slots(reentry)),
             weight(request, reentry)
         )));
     }
@@ -230,7 +238,8 @@ mod tests {
         for (held, weight, k, fits) in
             [(1, 1, 1, false), (1, 1, 2, true), (2, 1, 2, false), (1, 2, 3, true), (1, 3, 3, false)]
         {
-            assert_eq!(check_wait("gpu", held, weight, k).is_ok(), fits, "{held} {weight} {k}");
+            let done = check_wait("gpu", held, weight, k, "do not");
+            assert_eq!(done.is_ok(), fits, "{held} {weight} {k}");
         }
     }
 }

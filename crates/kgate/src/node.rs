@@ -13,6 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::advice::advised;
 use crate::run::exit::{FAILED, USAGE};
+use crate::runtime::runtime;
 use crate::service_manager::{inherited_socket, notify};
 use crate::status::say;
 use crate::{Failure, Outcome, local, machine};
@@ -166,7 +167,7 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
     let socket = inherited_socket()?;
     raise_limits();
     log(EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER)));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let crash_stop = config.nodes.len() > 1 && config.faults == Some(Faults::CrashStop);
     let code = runtime.block_on(async {
         let started = match socket {

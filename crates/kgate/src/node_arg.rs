@@ -1,6 +1,9 @@
 //! `--node` and `--private`: one pair of flags for all commands that contact a node.
 
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
+
+use crate::Failure;
 
 /// The value of `--node` for a node of this user alone.
 pub(crate) const PRIVATE: &str = "private";
@@ -15,7 +18,7 @@ pub(crate) struct NodeArg {
     node: Option<String>,
     /// Use a node of this user alone, also where the machine has one: permits of other users do not
     /// count there
-    #[arg(long, overrides_with = "node")]
+    #[arg(long)]
     private: bool,
 }
 
@@ -23,6 +26,20 @@ impl NodeArg {
     /// The node at that address.
     pub(crate) fn at(address: String) -> Self {
         Self { node: Some(address), private: false }
+    }
+
+    /// Refuses --private beside another node on the command line. A node that the environment names
+    /// gives way.
+    pub(crate) fn check(given: &ArgMatches) -> Result<(), Failure> {
+        let is_typed = |id: &str| {
+            given.try_contains_id(id).is_ok()
+                && given.value_source(id) == Some(ValueSource::CommandLine)
+        };
+        if is_typed("private") && is_typed("node") {
+            let text = "--private and --node contradict each other: give one of them";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        given.subcommand().map_or(Ok(()), |(_, given)| Self::check(given))
     }
 
     /// The named node; none for the default.

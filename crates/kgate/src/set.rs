@@ -9,6 +9,7 @@ use kgate_client::{Admin, GateChange};
 
 use crate::run::exit::BUSY;
 use crate::run::options::Policy;
+use crate::run::wanted::gate_name;
 use crate::run::wanted::{K, Names, SlotsArgs, WantedSlots, k_or_closed};
 use crate::status::{TargetArgs, block_on, say};
 use crate::{Failure, Outcome};
@@ -44,7 +45,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The gate
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = gate_name)]
     name: String,
     /// New k: the number of slots of the gate; 0 closes it. Or an expression that the node resolves
     /// for its machine: cores, cores/2, mem/8GiB

@@ -18,6 +18,7 @@ use kgate_client::local::{MACHINE_CONFIG, MACHINE_SOCKET};
 use kgate_node::serve::authorisation::UserOrGroup;
 use kgate_node::{Config, SocketMode, known_group};
 
+use crate::machine::MARK;
 use crate::status::say;
 use crate::{Failure, Outcome};
 
@@ -140,12 +141,13 @@ impl Access {
         if is_wanted {
             return Ok(Self { mode: config.socket_mode.0, group, written: None });
         }
-        if text == configuration(group.as_deref()) {
+        // A node that was started without a configuration has written one, too.
+        if text == configuration(group.as_deref()) || text == MARK {
             return Ok(Self::new(wanted, Some(configuration(wanted))));
         }
         Err(Failure::Usage(format!(
-            "{} is an administrator's own and says otherwise than --group: write there\n{}and run \
-             this again; nothing was changed",
+            "{} was changed by somebody and says otherwise than --group: write there\n{}and run this \
+             again; nothing was changed",
             file.display(),
             access_lines(wanted)
         )))
@@ -386,6 +388,9 @@ mod tests {
         assert!(unit(Some("gpu")).contains("SocketMode=0660\nSocketGroup=gpu\n"));
         fs::write(&file, configuration(None)).unwrap();
         let access = decide(Some("gpu")).ok().expect("it was written by setup");
+        assert_eq!(access.written, Some(configuration(Some("gpu"))));
+        fs::write(&file, MARK).unwrap();
+        let access = decide(Some("gpu")).ok().expect("it was written by a node");
         assert_eq!(access.written, Some(configuration(Some("gpu"))));
         fs::write(&file, "# own\nsocket_group = \"ops\"\nsocket_mode = \"0660\"\n").unwrap();
         assert!(unit(None).contains("SocketMode=0660\nSocketGroup=ops\n"));

@@ -12,13 +12,15 @@ use crate::advice::advised;
 use crate::credentials::CredentialArgs;
 use crate::node_arg::NodeArg;
 use crate::run::exit::{NO_SUCH_OBJECT, UNAVAILABLE};
+use crate::run::wanted::gate_name;
+use crate::runtime::runtime;
 use crate::{Failure, Outcome, local};
 
 /// Arguments of `kgate watch`, and of `kgate status` among others.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// The gate [default: all gates]
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = gate_name)]
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
@@ -41,7 +43,7 @@ pub(crate) struct StatusOnceArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// The gate
-    #[arg(value_name = "NAME", required_unless_present = "timing")]
+    #[arg(value_name = "NAME", required_unless_present = "timing", value_parser = gate_name)]
     name: Option<String>,
     /// Print the timing of the node's leases and its margins instead
     #[arg(long, conflicts_with = "name")]
@@ -84,7 +86,7 @@ pub(crate) fn say(text: &str) {
 }
 
 pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
+    runtime()?.block_on(future)
 }
 
 pub(crate) fn status(StatusOnceArgs { shown: args, names }: &StatusOnceArgs) -> Outcome {

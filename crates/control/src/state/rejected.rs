@@ -162,7 +162,7 @@ pub enum Rejected {
     /// The gate exists with other slots.
     #[error(
         "gate {gate} has {slots}, set by {author}; {wanted_by} asks for {wanted}: leave out {}, \
-         or change it: `kgate set {gate} {}`",
+         or an operator changes it: `kgate set {gate} {}`",
         .wanted.flag(),
         .slots.change_to(.wanted)
     )]

@@ -231,8 +231,8 @@ fn the_first_k_wins() {
     let conflict = log.apply(create("build", 3, "bob")).unwrap_err();
     assert_eq!(
         conflict.to_string(),
-        "gate build has k = 2, set by ann; bob asks for k = 3: leave out -k, or change it: `kgate \
-         set build -k 3`"
+        "gate build has k = 2, set by ann; bob asks for k = 3: leave out -k, or an operator \
+         changes it: `kgate set build -k 3`"
     );
     for name in ["", "a b", &"x".repeat(129)] {
         let refused = log.apply(create(name, 1, "ann"));

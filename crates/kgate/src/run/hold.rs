@@ -209,7 +209,8 @@ fn with_holder(
                 let _absent = fs::remove_file(&path);
             }
             super::print_message(&format!(
-                "permit lost or released before: no process holds it ({error})"
+                "permit lost or released before: no process holds it ({}: {error})",
+                path.display()
             ));
             ExitCode::from(exit::LOST)
         }

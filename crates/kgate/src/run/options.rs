@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueHint};
-use kgate_node::core::BadNote;
+use kgate_node::core::{BadDefinition, BadNote, Definition};
 
 use super::exit;
 use super::keeper::{AcquireRequest, Once, UseCgroup, Wait, Weight};
@@ -23,7 +23,7 @@ const ONCE_KEY: usize = kgate_control::state::bounds::TEXT;
 pub(super) const SHORTEST_TTL: Duration = Duration::from_secs(1);
 pub(super) const LONGEST_TTL: Duration = Duration::from_secs(366 * 86_400);
 /// Maximum of the weight of a request.
-const MOST: i64 = kgate_node::core::Definition::MOST as i64;
+const MOST: i64 = Definition::MOST as i64;
 
 /// Shown below `kgate run --help`.
 pub(crate) const RUN_HELP: &str = "\
@@ -357,9 +357,7 @@ impl RequestArgs {
             (None, false) => Wait::ForEver,
         };
         let wait = if wait == Wait::AtMost(Duration::ZERO) { Wait::No } else { wait };
-        if self.name.is_empty() || self.name.contains('\0') {
-            return Err(UsageError::GateName);
-        }
+        Definition::check_name(&self.name)?;
         let (weight, slots) = (self.weight(on_command_line)?, self.slots.wanted()?);
         if let (Weight::Slots(weight), Some(k)) = (weight, slots.k())
             && weight > k
@@ -395,11 +393,17 @@ impl RequestArgs {
         ];
         let typed: Vec<_> = options.iter().filter(|(name, ..)| on_command_line(name)).collect();
         let from_anywhere = options.iter().filter(|(_, is_given, _)| *is_given);
-        let given = if typed.is_empty() { from_anywhere.collect() } else { typed };
+        let given = if typed.is_empty() { from_anywhere.collect() } else { typed.clone() };
         match given[..] {
             [] => Ok(Weight::Slots(1)),
             [(.., weight)] => Ok(*weight),
-            [_, _, ..] => Err(UsageError::WeightConflict),
+            ref several @ [_, _, ..] => {
+                let names = several.iter().map(|(name, ..)| match typed.is_empty() {
+                    true => format!("KGATE_OPT_{}", name.to_uppercase()),
+                    false => format!("--{name}"),
+                });
+                Err(UsageError::WeightConflict(names.collect::<Vec<_>>().join(" and ")))
+            }
         }
     }
 }
@@ -409,17 +413,14 @@ impl RequestArgs {
 pub(crate) enum UsageError {
     #[error("--wait and --no-wait contradict each other: give one of them")]
     WaitConflict,
-    #[error(
-        "--permits, --exclusive and --shared contradict each other: give one of them \
-         (KGATE_OPT_PERMITS, KGATE_OPT_EXCLUSIVE and KGATE_OPT_SHARED count too)"
-    )]
-    WeightConflict,
+    #[error("{0} contradict each other: give one of them")]
+    WeightConflict(String),
     #[error(
         "--exclusive needs a process that holds the permit: with --ttl or --policy hold, use -p K"
     )]
     ExclusiveDurable,
-    #[error("the name of a gate must have at least one character, and no NUL")]
-    GateName,
+    #[error(transparent)]
+    Gate(#[from] BadDefinition),
     #[error("-p {weight} is greater than -k {k}: the request could never be granted")]
     WeightExceedsK { weight: u32, k: u32 },
     #[error(

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use kgate_client::local::{MACHINE_CONFIG, MACHINE_SOCKET, accepts};
 use kgate_client::{Address, Status};
-use kgate_node::is_any_slot_locked;
+use kgate_node::{Config, LockedSlot, is_any_slot_locked, locked_slots};
 
 use super::{COMMANDS, SERVICE_UNIT, SOCKET_UNIT, SYSTEMD, UNITS, execute};
 use crate::run::exit::BUSY;
@@ -36,16 +36,25 @@ pub(super) fn run(dry_run: bool) -> Outcome {
         print(&units)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let socket = Path::new(MACHINE_SOCKET);
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    if !is_service && !is_there(socket) && !is_there(Path::new(MACHINE_CONFIG)) {
+        say("nothing to remove: this machine has no node");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !rustix::process::geteuid().is_root() {
+        let text = "only root can remove the node of this machine: nothing was changed";
+        return Err(Failure::Internal(anyhow::anyhow!(text)));
+    }
     check_unused()?;
     if is_service {
         execute(DISABLE)?;
     }
-    let socket = Path::new(MACHINE_SOCKET);
     if accepts(socket).is_ok() {
         let text = format!(
-            "the node of this machine still runs, and no unit of systemd starts it: stop it \
-             (`kgate node --machine`) and what starts it again, and run this again; \
-             {MACHINE_CONFIG} is still there"
+            "the node of this machine still runs, and no unit of systemd starts it: end the process \
+             `kgate node --machine` and what starts it again, and run this again; {MACHINE_CONFIG} \
+             is still there"
         );
         return Err(Failure::Internal(anyhow::anyhow!(text)));
     }
@@ -55,24 +64,38 @@ pub(super) fn run(dry_run: bool) -> Outcome {
         if is_service {
             execute(COMMANDS[1])?;
         }
-        return Err(held("a command was granted one just now"));
+        let name = |slot: &LockedSlot| format!("slot {} of gate `{}`", slot.slot, slot.gate);
+        let slots: Vec<String> = locked_slots(folder).iter().map(name).collect();
+        let what = if slots.is_empty() { "a slot".to_owned() } else { slots.join(", ") };
+        return Err(held(&format!("a process holds {what}")));
     }
     if is_service {
         units.iter().try_for_each(|unit| remove(unit))?;
         execute(RELOAD)?;
     }
-    match fs::rename(MACHINE_CONFIG, kept()) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        renamed => renamed.with_context(|| cannot_change(Path::new(MACHINE_CONFIG)))?,
-    }
+    let data = data_folder();
+    let kept_text = match fs::rename(MACHINE_CONFIG, kept()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        renamed => {
+            renamed.with_context(|| cannot_change(Path::new(MACHINE_CONFIG)))?;
+            format!(" {MACHINE_CONFIG} is kept as {}.", kept().display())
+        }
+    };
     // Last: as long as the socket is there, nobody takes another node.
     remove(socket)?;
     say(&format!(
-        "this machine has no node any more: each user has one of its own again. {MACHINE_CONFIG} \
-         is kept as {}, and the state in its data folder (/var/lib/kgate) stays",
-        kept().display()
+        "this machine has no node any more: each user has one of its own again.{kept_text} The \
+         state of the node stays in {}",
+        data.display()
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the node has its state.
+fn data_folder() -> PathBuf {
+    let file = Path::new(MACHINE_CONFIG);
+    let config = Config::machine(Path::new(MACHINE_SOCKET), file.exists().then_some(file));
+    config.ok().and_then(|config| config.data).unwrap_or_else(|| "/var/lib/kgate".into())
 }
 
 fn print(units: &[PathBuf]) -> Result<(), std::io::Error> {

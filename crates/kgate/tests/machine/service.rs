@@ -226,9 +226,14 @@ fn giving_up_the_node() {
         let oracle = Oracle::new("gpu", 1);
         let holder = oracle.hold(kgate("ann", &["run", "gpu", "-k", "1"]), "ann");
         let (code, error) = remove();
-        assert!(code == Some(120) && error.contains("gate `gpu`: 1 slots"), "{code:?} {error}");
+        assert!(
+            code == Some(120) && error.contains("gate `gpu`: 1 slot in use"),
+            "{code:?} {error}"
+        );
         node.end(Signal::KILL);
-        assert_eq!(remove().0, Some(120), "the lock is held");
+        let (code, error) = remove();
+        let text = "a process holds slot 0 of gate `gpu`";
+        assert!(code == Some(120) && error.contains(text), "{code:?} {error}");
         assert!(fs::exists(MACHINE_CONFIG).expect("/etc") && fs::exists(SOCKET).expect("/run"));
         let node = MachineNode::start();
         assert_eq!(holder.leave(), Some(0));
@@ -242,6 +247,8 @@ fn giving_up_the_node() {
         assert_eq!(code, Some(0), "{error}");
         assert!(!fs::exists(MACHINE_CONFIG).expect("/etc") && !fs::exists(SOCKET).expect("/run"));
         assert_eq!(said(&mut kgate("ann", &["run", "gpu", "--", "true"])).0, Some(0));
+        let (code, error) = remove();
+        assert!(code == Some(0) && error.contains("nothing to remove"), "{code:?} {error}");
         // With systemd the units are stopped first, and removed.
         let systemctl = FakeSystemd::new();
         assert_eq!(systemctl.setup(&[]).0, Some(0));

@@ -30,7 +30,7 @@ fn every_code() {
     fs::write(&not_executable, "text").unwrap();
     assert_eq!(at(&["--", not_executable.to_str().unwrap()]).0, Some(126));
     let (code, text) = said(cluster.run(&home, 0, "gpu", 4), &["--", "true"]);
-    let named = ["`gpu`", "k = 1", "set by a client of node 1", "k = 4"];
+    let named = ["`gpu`", "k = 1", "set by ", "through node 1", "k = 4"];
     assert!(code == Some(123) && named.iter().all(|part| text.contains(part)), "{code:?} {text}");
     let (code, text) =
         said(home.kgate(&["run", "gpu", "-p", "2", "--node", &cluster.api[0]]), &["--", "true"]);

@@ -144,11 +144,14 @@ impl Core {
         self.settings.nodes == 1 && !self.failures.has_leases()
     }
 
-    /// The slots that an unused gate takes from a request, if it takes other ones.
+    /// The slots that an unused gate takes from a request, if it takes other ones. A number or an
+    /// expression takes nobody's names away: that has to be said, by `kgate set --no-names`.
     pub(super) fn next_slots(&self, known: &Definition, request: &AcquireRequest) -> Option<Slots> {
         let gate = self.gates.get(&known.id)?;
         let wanted = request.k.as_ref().filter(|wanted| !known.slots().satisfies(wanted))?;
-        let valid = (1..=Definition::MOST).contains(&wanted.k)
+        let drops_names = !known.source.names().is_empty() && wanted.source.names().is_empty();
+        let valid = !drops_names
+            && (1..=Definition::MOST).contains(&wanted.k)
             && self.check_names_in_all(&known.name, wanted).is_ok();
         let configured = self.settings.fixed.iter().any(|fixed| fixed.name == known.name);
         let follows = self.is_alone() && gate.can_resize() && !gate.is_set && !configured;

@@ -22,6 +22,7 @@ pub const CATALOGUE: GateId = GateId(0);
 pub(super) struct Creation {
     pub(super) name: String,
     slots: Slots,
+    author: String,
     round: u64,
     /// The nodes that have not answered in this round.
     awaited: BTreeSet<NodeId>,
@@ -37,9 +38,9 @@ pub(super) struct Catalogue {
     known: BTreeMap<String, Definition>,
     last: u32,
     rounds: u64,
-    /// Gates that are requested here and unknown, with the slots of the first request. The first
-    /// one is created as soon as this node holds the permit.
-    wanted: Vec<(String, Slots)>,
+    /// Gates that are requested here and unknown, with the slots of the first request and its
+    /// author. The first one is created as soon as this node holds the permit.
+    wanted: Vec<(String, Slots, String)>,
     pub(super) creation: Option<Creation>,
 }
 
@@ -79,13 +80,13 @@ impl Catalogue {
     }
 
     /// Requests an unknown gate. Returns true if the permit of the catalogue must be acquired.
-    pub(super) fn want(&mut self, name: &str, slots: Slots) -> bool {
+    pub(super) fn want(&mut self, name: &str, slots: Slots, author: String) -> bool {
         if self.creation.as_ref().is_some_and(|creation| creation.name == name)
             || self.wanted.iter().any(|wanted| wanted.0 == name)
         {
             return false;
         }
-        self.wanted.push((name.to_owned(), slots));
+        self.wanted.push((name.to_owned(), slots, author));
         self.wanted.len() == 1 && self.creation.is_none()
     }
 
@@ -93,15 +94,23 @@ impl Catalogue {
     /// is unknown any more.
     pub(super) fn begin(&mut self, others: BTreeSet<NodeId>) -> Option<PeerMessage> {
         while !self.wanted.is_empty() {
-            let (name, slots) = self.wanted.remove(0);
+            let (name, slots, author) = self.wanted.remove(0);
             if self.known.contains_key(&name) {
                 continue;
             }
             self.rounds += 1;
             let (round, last) = (self.rounds, self.last());
             let message = PeerMessage::Collect { round, name: name.clone() };
-            let creation =
-                Creation { name, slots, round, awaited: others, found: None, last, telling: None };
+            let creation = Creation {
+                name,
+                slots,
+                author,
+                round,
+                awaited: others,
+                found: None,
+                last,
+                telling: None,
+            };
             self.creation = Some(creation);
             return Some(message);
         }
@@ -122,12 +131,14 @@ impl Catalogue {
         creation.awaited.remove(&from);
     }
 
-    /// The gate to define, if all have answered and no node knows it: its id, name and slots.
-    pub(super) fn planned(&self) -> Option<(GateId, String, Slots)> {
+    /// The gate to define, if all have answered and no node knows it: its id, name, slots and
+    /// author.
+    pub(super) fn planned(&self) -> Option<(GateId, &str, Slots, String)> {
         let creation = self.creation.as_ref()?;
         let new =
             creation.awaited.is_empty() && creation.found.is_none() && creation.telling.is_none();
-        new.then(|| (GateId(creation.last.0 + 1), creation.name.clone(), creation.slots.clone()))
+        let Creation { name, slots, author, last, .. } = creation;
+        new.then(|| (GateId(last.0 + 1), name.as_str(), slots.clone(), author.clone()))
     }
 
     /// The next step once all have answered: first to announce the definition that was found, or

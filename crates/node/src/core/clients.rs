@@ -197,9 +197,10 @@ impl Core {
                 Ok(()) if agreed => return self.create_by_log(pending),
                 Ok(()) => {
                     let (name, slots) = (pending.request.gate.clone(), pending.request.new_slots());
+                    let author = author(&pending.process, self.settings.me);
                     // First, since a node alone creates it at once.
                     self.pending.push(pending);
-                    return self.create_gate(&name, slots);
+                    return self.create_gate(&name, slots, author);
                 }
                 Err(refusal) => Err(refusal),
             },
@@ -252,7 +253,7 @@ impl Core {
         if let Some(wanted) = pending.request.k.as_ref().filter(|wanted| !slots.satisfies(wanted)) {
             let change = if self.is_alone() {
                 format!(
-                    "leave out {}, or change it: `kgate set {name} {}`",
+                    "leave out {}, or an operator changes it: `kgate set {name} {}`",
                     wanted.flag(),
                     slots.change_to(wanted)
                 )
@@ -378,8 +379,8 @@ impl Core {
     }
 
     /// Creates a gate, unless it is being created.
-    fn create_gate(&mut self, name: &str, slots: Slots) {
-        if self.catalogue.want(name, slots) {
+    fn create_gate(&mut self, name: &str, slots: Slots, author: String) {
+        if self.catalogue.want(name, slots, author) {
             let process = Process::default();
             self.at_gate(CATALOGUE, |gate| gate.acquire(CATALOGUE_REQUEST, 1, process, None))
                 .expect("the catalogue's gate is open")
@@ -542,12 +543,15 @@ impl Core {
         let stream = self.sessions.stream(key);
         if self.withdraw(key) {
             let (code, message) = match self.missing_lease() {
-                None => (
-                    ErrorCode::Busy,
-                    "all slots are in use, or a node does not answer: `kgate explain` shows \
-                     which"
-                        .into(),
-                ),
+                None if self.is_alone() => {
+                    let text = "not enough slots are free: `kgate explain` shows who holds them";
+                    (ErrorCode::Busy, text.to_owned())
+                }
+                None => {
+                    let text = "not enough slots are free, or a node does not answer: `kgate \
+                                explain` shows which";
+                    (ErrorCode::Busy, text.to_owned())
+                }
                 Some(text) => (ErrorCode::NoQuorum, text),
             };
             let refused = ServerMessage::Refused { number: key.number, code, message };

@@ -267,8 +267,11 @@ impl Core {
     /// Advances the creation of a gate, if all have answered.
     pub(super) fn advance_creation(&mut self) {
         loop {
-            let plan =
-                self.catalogue.planned().map(|(id, name, slots)| self.plan(id, &name, slots));
+            let planned = self.catalogue.planned();
+            let plan = planned.map(|(id, name, slots, author)| Definition {
+                author,
+                ..self.plan(id, name, slots)
+            });
             match self.catalogue.proceed(self.others.clone(), plan) {
                 NextStep::Wait => return,
                 NextStep::ServerMessage(message) => self.broadcast(&message),
