@@ -77,8 +77,8 @@ fn run_command(
     given: &ArgMatches,
     mut guard: Option<run::EarlyGuard>,
 ) -> Outcome {
-    let can_run = node_arg::NodeArg::check(given)
-        .and_then(|()| run::check_proc().map_err(|text| Failure::Exit(run::exit::FAILED, text)));
+    let proc = || run::check_proc().map_err(|text| Failure::Exit(run::exit::FAILED, text));
+    let can_run = check_node(given).and_then(|()| proc());
     can_run.inspect_err(|_| guard.take().into_iter().for_each(run::EarlyGuard::dismiss))?;
     let node = find_node(args.acquire.node.named())?;
     let request = args.acquire.request(given)?;
@@ -93,12 +93,16 @@ fn run_command(
     Ok(run::run(args, given, guard, keeper::open)?)
 }
 
+fn check_node(given: &ArgMatches) -> Result<(), Failure> {
+    node_arg::NodeArg::check(given).map_err(|text| Failure::Usage(text.to_owned()))
+}
+
 fn any_command(guard: Option<run::EarlyGuard>) -> Outcome {
     let matches = variables::read(Cli::command()).get_matches();
     let command = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command;
     let (_, given) = matches.subcommand().expect("clap requires a subcommand");
     if !matches!(command, Command::Run(_)) {
-        node_arg::NodeArg::check(given)?;
+        check_node(given)?;
     }
     match command {
         Command::Run(args) => run_command(*args, given, guard),

@@ -183,6 +183,11 @@ fn other_slots(wanted: &WantedSlots, reentry: &Reentry) -> Option<Slots> {
     (!is_same).then_some(slots)
 }
 
+/// The fence that the command around this one was told.
+fn outer_fence() -> Option<u128> {
+    u128::from_str_radix(&std::env::var("KGATE_FENCE").ok()?, 16).ok()
+}
+
 /// Becomes the command.
 fn reuse(
     args: &RunArgs,
@@ -218,7 +223,10 @@ fn reuse(
             permit.holder.pid
         ));
     }
-    let (fence, node) = (reentry.fence.unwrap_or(0), reentry.node.to_string());
+    // A node that was started again does not know it; the outer command was told, if its permit is
+    // the innermost one.
+    let told = if is_innermost { outer_fence() } else { None };
+    let (fence, node) = (reentry.fence.or(told).unwrap_or(0), reentry.node.to_string());
     let all = if reentry.slots.is_empty() { vec![0] } else { reentry.slots.clone() };
     let variables =
         messages::permit_variables(name, (&all, &reentry.slot_names), reentry.k, fence, &node);

@@ -3,8 +3,6 @@
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 
-use crate::Failure;
-
 /// The value of `--node` for a node of this user alone.
 pub(crate) const PRIVATE: &str = "private";
 
@@ -30,14 +28,13 @@ impl NodeArg {
 
     /// Refuses --private beside another node on the command line. A node that the environment names
     /// gives way.
-    pub(crate) fn check(given: &ArgMatches) -> Result<(), Failure> {
+    pub(crate) fn check(given: &ArgMatches) -> Result<(), &'static str> {
         let is_typed = |id: &str| {
             given.try_contains_id(id).is_ok()
                 && given.value_source(id) == Some(ValueSource::CommandLine)
         };
         if is_typed("private") && is_typed("node") {
-            let text = "--private and --node contradict each other: give one of them";
-            return Err(Failure::Usage(text.to_owned()));
+            return Err("--private and --node contradict each other: give one of them");
         }
         given.subcommand().map_or(Ok(()), |(_, given)| Self::check(given))
     }

@@ -186,9 +186,9 @@ fn unreadable(error: &DatabaseError) -> String {
         }
         DatabaseError::DatabaseAlreadyOpen => "another node uses it: stop that one".to_owned(),
         error => format!(
-            "it is damaged, or no store of kgate ({error}). Restore the folder from a backup; or, \
-             if no process uses a permit of this node, move the folder away: the node starts \
-             without what was set at it, and a node of a cluster as a new one"
+            "it is damaged, or no store of kgate ({error}). On one machine move it away once no \
+             command holds a permit: what `kgate set` set is lost. In a cluster remove this node, \
+             and add it again with an empty data folder"
         ),
     }
 }
@@ -281,6 +281,27 @@ mod tests {
         drop(store);
         let (_store, next, stored) = Store::open(Some(&folder), Mark::IsErased, NONE).unwrap();
         assert_eq!((next.0, stored[&GateId(3)].as_slice()), (first.0 + 1, &b"abc"[..]));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A damaged file is named, with what to do, and stays as it is; a folder that is none is named.
+    #[test]
+    fn a_damaged_store() {
+        let folder = folder("damaged");
+        let (store, _) = open(&folder, Mark::GoesOn);
+        drop(store);
+        let file = folder.join("node.redb");
+        let refused = |folder: &Path| {
+            Store::open(Some(folder), Mark::GoesOn, NONE).map(drop).unwrap_err().to_string()
+        };
+        let whole = std::fs::read(&file).unwrap();
+        for damaged in [&b"no store"[..], &vec![0; whole.len()], &whole[..100]] {
+            std::fs::write(&file, damaged).unwrap();
+            let text = refused(&folder);
+            assert!(text.contains("node.redb") && text.contains("move it away"), "{text}");
+            assert_eq!(std::fs::read(&file).unwrap(), damaged);
+        }
+        assert!(refused(&file).contains("node.redb"));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -152,13 +152,22 @@ fn forged_variables() {
 }
 
 /// Nothing starts under a permit that is lost, though its holder has not stopped yet. A node that
-/// was started again does not know the permit: the request is refused, and does not wait for ever.
+/// was killed and started again confirms a permit by the lock of its slot, with the fence that the
+/// command around was told.
 #[test]
 fn an_ancestor_without_a_permit() {
     let home = Home::new("nested-lost");
     let trap = "trap 'RUN gpu -- touch in; echo $? >code; exit' TERM; echo ready >ready; \
                 while :; do sleep 0.1; done";
-    scripts(&home, "", &[("1", trap), ("2", "read line; RUN gpu -- touch in")]);
+    scripts(
+        &home,
+        "",
+        &[
+            ("1", trap),
+            ("2", "SHOW; read line; RUN gpu -- sh 3; RUN gpu -- sh -c 'SHOW'"),
+            ("3", "RUN gpu -- touch in"),
+        ],
+    );
     let mut command = home.kgate(&["run", "gpu", "-k", "1", "--grace", "20s", "--", "sh", "1"]);
     let mut held = Process::start(&mut command);
     until("the trap is set", || home.0.join("ready").exists());
@@ -167,11 +176,15 @@ fn an_ancestor_without_a_permit() {
     assert!(!home.0.join("in").exists(), "nothing was run");
 
     let mut command = home.kgate(&["run", "gpu", "--", "sh", "2"]);
-    let mut held = Process::start(command.stdin(Stdio::piped()));
+    let output = fs::File::create(home.0.join("out")).unwrap();
+    let mut held = Process::start(command.stdin(Stdio::piped()).stdout(output));
     until("it holds", || home.code(&["run", "gpu", "-n", "--", "true"]) == Some(120));
     home.kill_node();
     assert_eq!(home.code(&["run", "gpu", "-n", "--", "true"]), Some(120), "the next node knows");
     held.close_input();
-    assert_eq!(held.code(), Some(121));
-    assert!(!home.0.join("in").exists(), "nothing was run");
+    assert_eq!(held.code(), Some(0));
+    assert!(home.0.join("in").exists(), "it was run");
+    let told = fs::read_to_string(home.0.join("out")).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines.len() == 2 && lines[0] == lines[1] && lines[0].starts_with("gpu 0 "), "{told}");
 }

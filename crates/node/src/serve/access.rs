@@ -5,6 +5,7 @@
 //! refusal has a reason and is counted.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -101,6 +102,8 @@ pub(crate) struct AccessControl {
     pub(super) session_linger: Duration,
     /// Whether permits are bound to processes instead of time.
     pub(super) binds_to_processes: bool,
+    /// The folder with the locks of slots, if there is one.
+    pub(super) slot_files: Option<PathBuf>,
 }
 
 impl AccessControl {
@@ -122,6 +125,7 @@ impl AccessControl {
             )),
             cluster: config.cluster.clone(),
             binds_to_processes: config.bound_to_processes(),
+            slot_files: config.slot_files.clone(),
             session_linger: Duration::from_millis(
                 config.lease_ms.saturating_add(config.lease_ms / 10),
             ),

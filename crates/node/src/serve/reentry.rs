@@ -6,6 +6,10 @@
 //! daemon. On a Unix socket the kernel names the process at each end, and `/proc` its ancestors.
 //! The holder of the permit has a stream at this moment, so its process is alive, and its id was
 //! not given to another one.
+//!
+//! A node that was started again knows neither sessions nor keys. Where slots are bound to locks,
+//! the kernel's word is enough: a process that descends from the one with the lock of a slot runs
+//! under that permit, and ends with it.
 
 use kgate_api::v1;
 use kgate_api::v1::ErrorCode;
@@ -14,6 +18,7 @@ use super::authorisation::{Identity, Privilege};
 use super::{ApiError, CoreHandle};
 use crate::core::{Call, CallReply, HeldPermit, ReentryKey};
 use crate::holder_tree::Peer;
+use crate::slot_files::{LockedSlot, locked_slots};
 
 /// More generations than any process has.
 const GENERATIONS: usize = 4096;
@@ -30,8 +35,13 @@ pub(super) async fn reenter(
     core.access.authorise(who, Privilege::Acquire(&gate))?;
     let malformed = || ApiError::bad_request("malformed reentry key");
     let key = ReentryKey::parse(&reentry_key).ok_or_else(malformed)?;
-    let CallReply::Permit(permit) = core.call(Call::FindPermit { gate, key }).await? else {
-        return Err(ApiError::unexpected_reply());
+    let permit = match core.call(Call::FindPermit { gate: gate.clone(), key }).await {
+        Ok(CallReply::Permit(permit)) => permit,
+        Ok(_) => return Err(ApiError::unexpected_reply()),
+        Err(unknown) if unknown.code == ErrorCode::PermitNotFound => {
+            return by_lock(core, peer, gate).await.ok_or(unknown);
+        }
+        Err(error) => return Err(error),
     };
     let holder = core.processes().get(&permit.client).copied();
     let descends = match (peer, holder) {
@@ -46,6 +56,38 @@ pub(super) async fn reenter(
     let fence = permit.fence.map(|fence| fence.0.to_be_bytes().to_vec());
     let HeldPermit { slots, k, slot_names, .. } = permit;
     Ok(v1::ReenterReply { slots, fence, k, node: core.node, descends, slot_names })
+}
+
+/// The permit of an earlier incarnation of this node under which a process runs, by the locks of
+/// the slots. Its fence is not known any more.
+async fn by_lock(core: &CoreHandle, peer: Option<Peer>, gate: String) -> Option<v1::ReenterReply> {
+    let (folder, process) = (core.access.slot_files.as_ref()?, peer?.pid?);
+    let report = core.query_status(Some(gate)).await.ok()?;
+    let view = report.seen.into_iter().flat_map(|(_, views)| views).next()?;
+    // Others are known by their keys: the locks of all processes are not read for nothing.
+    let restored = view.holders.iter().filter(|holder| holder.cut_off && holder.fence.is_none());
+    let restored: Vec<u32> = restored.flat_map(|holder| holder.slots.clone()).collect();
+    if restored.is_empty() {
+        return None;
+    }
+    let is_own = |lock: &LockedSlot| {
+        let holder = i32::try_from(lock.holder.pid);
+        lock.gate == view.name
+            && restored.contains(&lock.slot)
+            && holder.is_ok_and(|holder| is_descendant(process, holder))
+    };
+    let locks = locked_slots(folder);
+    let slots: Vec<u32> = locks.iter().filter(|lock| is_own(lock)).map(|lock| lock.slot).collect();
+    let slot_names = view.source.names_of(&slots);
+    let reply = v1::ReenterReply {
+        slots,
+        fence: None,
+        k: view.k,
+        node: core.node,
+        descends: true,
+        slot_names,
+    };
+    Some(reply).filter(|reply| !reply.slots.is_empty())
 }
 
 /// Whether a process is another one or descends from it. A process outside of this node's
