@@ -265,6 +265,10 @@ pub(crate) fn run(args: &SetupArgs) -> Outcome {
     let binary = std::env::current_exe().context("cannot find this binary")?;
     let systemd = args.dry_run || Path::new(SYSTEMD).is_dir();
     let access = Access::decide(Path::new(MACHINE_CONFIG), args.group.as_deref())?;
+    if let Some(group) = &access.group {
+        let missing = |missing| Failure::Usage(format!("{missing}; nothing was changed"));
+        known_group(&UserOrGroup::Name(group.clone())).map_err(missing)?;
+    }
     let files = files(&binary, &access, systemd);
     if args.dry_run {
         print(&files, &binary)?;

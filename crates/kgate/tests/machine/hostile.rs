@@ -1,6 +1,7 @@
 //! What a user of a machine's node can do to the others.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +13,7 @@ use kgate_testkit::wait_until;
 use rustix::process::Signal;
 
 use crate::oracle::Oracle;
-use crate::sandbox::{MachineNode, SOCKET, as_user, inside, kgate, printed, said, write};
+use crate::sandbox::{KGATE, MachineNode, SOCKET, as_user, inside, kgate, printed, said, write};
 
 /// Long enough for an answer that comes at once.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -53,6 +54,23 @@ fn lock_files_are_out_of_reach() {
         assert_eq!(holder.leave(), Some(0));
         assert_eq!(said(&mut kgate("bob", &["run", "gpu", "-n", "--", "true"])).0, Some(0));
         oracle.check();
+    });
+}
+
+/// A link in place of the folder of slots is not followed: where it leads keeps its mode, and the
+/// node says what to do.
+#[test]
+fn a_link_to_another_folder() {
+    inside("hostile::a_link_to_another_folder", || {
+        fs::create_dir_all("/run/kgate").expect("a folder");
+        fs::create_dir("/run/target").expect("a folder");
+        let mode = || fs::metadata("/run/target").expect("a folder").permissions().mode() & 0o777;
+        fs::set_permissions("/run/target", fs::Permissions::from_mode(0o700)).expect("a mode");
+        std::os::unix::fs::symlink("/run/target", "/run/kgate/slots").expect("a link");
+        let (code, error) = said(Command::new(KGATE).args(["node", "--machine"]));
+        let said = error.contains("/run/kgate/slots") && error.contains("it is no folder");
+        assert!(code == Some(125) && said, "{code:?} {error}");
+        assert_eq!(mode(), 0o700);
     });
 }
 

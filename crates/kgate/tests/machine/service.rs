@@ -99,13 +99,10 @@ fn setup() {
             assert!(output.status.success(), "{}", both(&output));
             both(&output)
         };
-        let dry = setup(&["--dry-run", "--group", "render"]);
-        for part in [
-            "Type=notify",
-            "ListenStream=/run/kgate/node.sock",
-            "SocketGroup=render",
-            "$ systemctl",
-        ] {
+        let dry = setup(&["--dry-run", "--group", "ann"]);
+        for part in
+            ["Type=notify", "ListenStream=/run/kgate/node.sock", "SocketGroup=ann", "$ systemctl"]
+        {
             assert!(dry.contains(part), "{part}: {dry}");
         }
         assert!(!fs::exists(MACHINE_CONFIG).expect("/etc"), "it changes nothing");
@@ -143,22 +140,30 @@ fn setup() {
 fn setup_of_a_group() {
     inside("service::setup_of_a_group", || {
         let systemctl = FakeSystemd::new();
-        let (code, said) = systemctl.setup(&[]);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, text) = systemctl.setup(&[]);
+        assert_eq!(code, Some(0), "{text}");
         let unit = || fs::read_to_string("/etc/systemd/system/kgate.socket").expect("a unit");
         assert!(unit().contains("SocketMode=0666\n"), "{}", unit());
         assert!(!systemctl.log().contains("restart"), "it was not there before");
-        let (code, said) = systemctl.setup(&["--group", "ann"]);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, text) = systemctl.setup(&["--group", "ann"]);
+        assert_eq!(code, Some(0), "{text}");
         let config = fs::read_to_string(MACHINE_CONFIG).expect("the configuration");
         assert!(config.contains("socket_group = \"ann\""), "{config}");
         assert!(unit().contains("SocketMode=0660\nSocketGroup=ann\n"), "{}", unit());
         assert!(systemctl.log().contains("restart kgate.socket kgate.service"));
         write(MACHINE_CONFIG, "# own\n");
         let before = systemctl.log();
-        let (code, said) = systemctl.setup(&["--group", "bob"]);
-        assert!(code == Some(2) && said.contains("socket_group = \"bob\""), "{code:?} {said}");
+        let (code, text) = systemctl.setup(&["--group", "bob"]);
+        assert!(code == Some(2) && text.contains("socket_group = \"bob\""), "{code:?} {text}");
         assert!(unit().contains("SocketGroup=ann") && systemctl.log() == before);
+        // A group that does not exist changes nothing, whoever names it.
+        write(MACHINE_CONFIG, "socket_mode = \"0660\"\nsocket_group = \"nope\"\n");
+        let check = said(Command::new(KGATE).args(["node", "--machine", "--check"]));
+        for (code, text) in [systemctl.setup(&["--group", "nope"]), systemctl.setup(&[]), check] {
+            assert!(code == Some(2) && text.contains("groupadd"), "{code:?} {text}");
+        }
+        assert!(unit().contains("SocketGroup=ann") && systemctl.log() == before);
+        write(MACHINE_CONFIG, "# own\n");
         // Without --group the unit follows the configuration.
         assert_eq!(systemctl.setup(&[]).0, Some(0));
         assert!(unit().contains("SocketMode=0666\n") && !unit().contains("Group"), "{}", unit());
