@@ -178,19 +178,19 @@ impl Store {
 
 /// Why the file cannot be opened, and what to do.
 fn unreadable(error: &DatabaseError) -> String {
-    match error {
-        DatabaseError::Storage(StorageError::Io(error))
-            if error.kind() != ErrorKind::InvalidData =>
-        {
-            error.to_string()
-        }
-        DatabaseError::DatabaseAlreadyOpen => "another node uses it: stop that one".to_owned(),
-        error => format!(
-            "it is damaged, or no store of kgate ({error}). On one machine move it away once no \
-             command holds a permit: what `kgate set` set is lost. In a cluster remove this node, \
-             and add it again with an empty data folder"
-        ),
+    if let DatabaseError::Storage(StorageError::Io(error)) = error
+        && error.kind() != ErrorKind::InvalidData
+    {
+        return error.to_string();
     }
+    if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
+        return "another node uses it: stop that one".to_owned();
+    }
+    format!(
+        "it is damaged, or no store of kgate ({error}). On one machine move it away once no \
+         command holds a permit: what `kgate set` set is lost. In a cluster remove this node, and \
+         add it again with an empty data folder"
+    )
 }
 
 /// Runs one transaction, on disk when this returns.

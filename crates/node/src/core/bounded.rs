@@ -137,8 +137,8 @@ fn durable(held: &DurablePermitView) -> usize {
     FIXED + text(&held.holder) + NUMBER * held.slots.len()
 }
 
-fn text(text: &String) -> usize {
-    TEXT + text.len()
+fn text(text: impl AsRef<str>) -> usize {
+    TEXT + text.as_ref().len()
 }
 
 fn number(count: usize) -> u32 {
