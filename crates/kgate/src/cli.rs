@@ -58,8 +58,8 @@ pub(crate) enum Command {
     /// List, add, remove, promote and demote the nodes of a cluster
     #[command(after_long_help = MEMBERS_HELP)]
     Members(MembersArgs),
-    /// Evict a single holder, whose slots are free when it has stopped; a durable permit; or a node,
-    /// whose permits are free when its lease has certainly expired
+    /// Evict a single holder, whose slots are free when it has stopped; a durable permit; or a
+    /// node, whose permits are free when its lease has certainly expired
     Evict(EvictArgs),
     /// Run a node: of this machine, or of a cluster
     #[command(after_long_help = NODE_HELP)]

@@ -146,8 +146,8 @@ impl Access {
             return Ok(Self::new(wanted, Some(configuration(wanted))));
         }
         Err(Failure::Usage(format!(
-            "{} was changed by somebody and says otherwise than --group: write there\n{}and run this \
-             again; nothing was changed",
+            "{} was changed by somebody and says otherwise than --group: write there\n{}and run \
+             this again; nothing was changed",
             file.display(),
             access_lines(wanted)
         )))

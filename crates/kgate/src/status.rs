@@ -157,7 +157,8 @@ pub(crate) fn lines(reply: &Status, name: Option<&str>, elapsed: Duration) -> Ve
     }
     if reply.omitted_gates() > 0 {
         lines.push(format!(
-            "not listed, because the status would be too large: {} more gates (`kgate status NAME`)",
+            "not listed, because the status would be too large: {} more gates (`kgate status \
+             NAME`)",
             reply.omitted_gates()
         ));
     }

@@ -10,8 +10,8 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Makes a folder that belongs to this user, and gives it this mode. A symbolic link is not
-/// followed, whoever made it.
+/// Makes a folder that belongs to this user, and gives it this mode. No symbolic link is followed,
+/// also none of this user's.
 pub(crate) fn make_own(folder: &Path, mode: u32) -> io::Result<()> {
     match DirBuilder::new().recursive(true).mode(mode).create(folder) {
         // Something else is there: the next step says what.

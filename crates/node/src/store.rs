@@ -179,7 +179,7 @@ impl Store {
 /// Why the file cannot be opened, and what to do.
 fn unreadable(error: &DatabaseError) -> String {
     if let DatabaseError::Storage(StorageError::Io(error)) = error
-        && error.kind() != ErrorKind::InvalidData
+        && !matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof)
     {
         return error.to_string();
     }
@@ -284,7 +284,8 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A damaged file is named, with what to do, and stays as it is; a folder that is none is named.
+    /// A damaged file is named, with what to do, and stays as it is. So is a file in place of the
+    /// folder.
     #[test]
     fn a_damaged_store() {
         let folder = folder("damaged");

@@ -145,15 +145,15 @@ impl FromStr for Pair {
 /// The slots of a gate on the command line.
 #[derive(Debug, Args)]
 pub(crate) struct SlotsArgs {
-    /// Number of slots of the gate: a new gate is created with it, and an existing one must have it;
-    /// on one machine a gate that nobody uses takes it, unless its slots have names or `kgate set`
-    /// or the configuration fixed its k. Or an expression that the node resolves for its machine:
-    /// cores, cores/2, mem/8GiB
+    /// Number of slots of the gate: a new gate is created with it, and an existing one must have
+    /// it; on one machine a gate that nobody uses takes it, unless its slots have names or `kgate
+    /// set` or the configuration fixed its k. Or an expression that the node resolves for its
+    /// machine: cores, cores/2, mem/8GiB
     #[arg(short = 'k', value_name = "K", value_parser = k, env = "KGATE_OPT_K")]
     pub(crate) k: Option<K>,
     /// Names of all slots, in order, separated by commas; k is their number. A new gate gets them,
-    /// and an existing one must have them; on one machine a gate that nobody uses takes them, unless
-    /// `kgate set` or the configuration fixed its slots. The command finds its own in
+    /// and an existing one must have them; on one machine a gate that nobody uses takes them,
+    /// unless `kgate set` or the configuration fixed its slots. The command finds its own in
     /// KGATE_SLOT_NAME
     #[arg(long, value_name = "NAMES", env = "KGATE_OPT_NAMES")]
     pub(crate) names: Option<Names>,

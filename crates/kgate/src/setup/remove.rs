@@ -52,9 +52,9 @@ pub(super) fn run(dry_run: bool) -> Outcome {
     }
     if accepts(socket).is_ok() {
         let text = format!(
-            "the node of this machine still runs, and no unit of systemd starts it: end the process \
-             `kgate node --machine` and what starts it again, and run this again; {MACHINE_CONFIG} \
-             is still there"
+            "the node of this machine still runs, and no unit of systemd starts it: end the \
+             process `kgate node --machine` and what starts it again, and run this again; \
+             {MACHINE_CONFIG} is still there"
         );
         return Err(Failure::Internal(anyhow::anyhow!(text)));
     }

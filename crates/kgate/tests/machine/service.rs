@@ -156,7 +156,7 @@ fn setup_of_a_group() {
         let (code, text) = systemctl.setup(&["--group", "bob"]);
         assert!(code == Some(2) && text.contains("socket_group = \"bob\""), "{code:?} {text}");
         assert!(unit().contains("SocketGroup=ann") && systemctl.log() == before);
-        // A group that does not exist changes nothing, whoever names it.
+        // A group that does not exist changes nothing, in the option and in the configuration.
         write(MACHINE_CONFIG, "socket_mode = \"0660\"\nsocket_group = \"nope\"\n");
         let check = said(Command::new(KGATE).args(["node", "--machine", "--check"]));
         for (code, text) in [systemctl.setup(&["--group", "nope"]), systemctl.setup(&[]), check] {
