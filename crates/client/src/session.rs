@@ -40,7 +40,7 @@ pub(crate) type Answer = oneshot::Sender<Result<Grant, Error>>;
 /// A request that waits for its grant.
 #[derive(Debug)]
 pub(crate) struct PendingAcquire {
-    pub(crate) request: v1::Acquire,
+    pub(crate) request: Box<v1::Acquire>,
     /// The time that the holder needs to stop.
     pub(crate) min_remaining: Duration,
     pub(crate) answer: Answer,
