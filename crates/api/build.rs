@@ -13,6 +13,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ".kgate.v1.Granted",
         ".kgate.v1.ReenterRequest",
     ];
-    tonic_prost_build::configure().btree_map(".").skip_debug(secret).compile_fds(files)?;
+    tonic_prost_build::configure()
+        .btree_map(".")
+        .skip_debug(secret)
+        // Most messages are small: the few large ones must not make all of them large.
+        .boxed(".kgate.v1.ClientMessage.message.acquire")
+        .boxed(".kgate.v1.ClientMessage.message.hello")
+        .compile_fds(files)?;
     Ok(())
 }

@@ -12,6 +12,7 @@
 
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -71,12 +72,30 @@ fn rated(ns: u64, ppm: i64) -> u64 {
     u64::try_from(wrong.max(0)).unwrap_or(u64::MAX)
 }
 
-/// How far `CLOCK_BOOTTIME` is ahead. The two clocks are read one after the other, and the process
-/// may be preempted in between. An offset that is too large would make a sending time too late, and
-/// its deadline with it: the unsafe direction. Therefore `CLOCK_BOOTTIME` is read between two
-/// readings of the other clock, and again until those are close together.
+/// The greatest accepted error of a measured offset.
+const CLOSE_NS: u64 = 10_000;
+
+/// How far `CLOCK_BOOTTIME` is ahead: how long the machine has been suspended. This changes only
+/// when it is suspended, so one comparison of the two clocks confirms the offset that was measured
+/// last. A preemption between the two readings makes them look further apart; then it is measured.
 fn time_asleep_ns() -> u64 {
-    const CLOSE_NS: u64 = 10_000;
+    static MEASURED: AtomicU64 = AtomicU64::new(u64::MAX);
+    let measured = MEASURED.load(Ordering::Relaxed);
+    let monotonic = nanoseconds(clock_gettime(ClockId::Monotonic));
+    let boot = nanoseconds(clock_gettime(ClockId::Boottime));
+    if boot.saturating_sub(monotonic).abs_diff(measured) < CLOSE_NS {
+        return measured;
+    }
+    let measured = measure_asleep_ns();
+    MEASURED.store(measured, Ordering::Relaxed);
+    measured
+}
+
+/// Measures how far `CLOCK_BOOTTIME` is ahead. The two clocks are read one after the other, and the
+/// process may be preempted in between. An offset that is too large would make a sending time too
+/// late, and its deadline with it: the unsafe direction. Therefore `CLOCK_BOOTTIME` is read between
+/// two readings of the other clock, and again until those are close together.
+fn measure_asleep_ns() -> u64 {
     const TRIES: u32 = 20;
     let mut best = (u64::MAX, 0);
     for _ in 0..TRIES {

@@ -124,7 +124,7 @@ impl Connection {
 
     async fn handshake(address: &Address, hello: v1::Hello) -> Result<Opened, Error> {
         let sent = LeaseInstant::now();
-        let hello = message(ClientMessage::Hello(hello));
+        let hello = message(ClientMessage::Hello(hello.into()));
         let (connection, first) = match address.frame_socket() {
             Some(socket) => Self::by_frames(address, socket, &hello).await?,
             None => Self::by_grpc(address, hello).await?,

@@ -246,7 +246,8 @@ impl DurableGate {
             request.secret = random_secret()?;
         }
         let secret = number_of(&request.secret).expect("a secret has 16 bytes");
-        let acquire = |request_id| ClientMessage::Acquire(v1::Acquire { request_id, ..request });
+        let acquire =
+            |request_id| ClientMessage::Acquire(v1::Acquire { request_id, ..request }.into());
         let ServerMessage::Granted(granted) = self.shared.call_durable(acquire).await? else {
             return Err(Error::unexpected("not a grant"));
         };
@@ -284,7 +285,8 @@ impl DurableCall {
             let _ = self.answer.send(Err(Error::new(ErrorKind::BadRequest, message)));
             return Some(ClientMessage::Release(v1::Release { request_id }));
         };
-        let ClientMessage::Acquire(v1::Acquire { secret, .. }) = self.request else { return None };
+        let ClientMessage::Acquire(request) = self.request else { return None };
+        let secret = request.secret;
         // An error: the client has cancelled the request, so nobody has the token of the permit.
         self.answer.send(Ok(ServerMessage::Granted(granted))).err().map(|_| {
             let release = v1::PermitCommand { request_id, permit_id, secret, release: true };

@@ -173,7 +173,7 @@ impl Gate {
 
     async fn request_slots(&self, weight: u32) -> Result<Permit, Error> {
         let acquire = |request_id, answer| {
-            let request = v1::Acquire { request_id, weight, ..self.request.clone() };
+            let request = v1::Acquire { request_id, weight, ..self.request.clone() }.into();
             Command::Acquire(PendingAcquire { request, min_remaining: self.min_remaining, answer })
         };
         let grant = self.shared.call(acquire).await?;

@@ -40,7 +40,7 @@ pub(crate) type Answer = oneshot::Sender<Result<Grant, Error>>;
 /// A request that waits for its grant.
 #[derive(Debug)]
 pub(crate) struct PendingAcquire {
-    pub(crate) request: v1::Acquire,
+    pub(crate) request: Box<v1::Acquire>,
     /// The time that the holder needs to stop.
     pub(crate) min_remaining: Duration,
     pub(crate) answer: Answer,
@@ -189,8 +189,9 @@ impl Session {
                 },
                 _ = renew.tick() => self.renew().await,
             }
-            self.check_clock().await;
-            let silence = LeaseInstant::now().after(self.last_heard);
+            let now = LeaseInstant::now();
+            self.check_clock(now).await;
+            let silence = now.after(self.last_heard);
             if self.lease.borrow().max_silence().is_some_and(|max| silence > max) {
                 return "timed out: the node was silent for too long".into();
             }
@@ -199,8 +200,8 @@ impl Session {
 
     /// Compares the clock with the validity: permits expire; withheld grants are delivered or
     /// released.
-    async fn check_clock(&mut self) {
-        let (now, until) = (LeaseInstant::now(), *self.valid_until.borrow());
+    async fn check_clock(&mut self, now: LeaseInstant) {
+        let until = *self.valid_until.borrow();
         if until <= now {
             self.permits.expire();
         }
@@ -347,8 +348,9 @@ impl Session {
             while let Ok(command) = self.commands.try_recv() {
                 self.on_command(command).await;
             }
-            self.check_clock().await;
-            let (now, until) = (LeaseInstant::now(), *self.valid_until.borrow());
+            let now = LeaseInstant::now();
+            self.check_clock(now).await;
+            let until = *self.valid_until.borrow();
             // Without a client no request can follow, and the node frees the rest when the session
             // expires.
             let no_client = self.ending || self.commands.is_closed();

@@ -168,7 +168,8 @@ impl Shell {
                 Some(Idle::Wait(left)) => Some(left),
                 None => None,
             };
-            let due = self.core.next_due(now()).map(|at| Duration::from_nanos(at.since(now()).0));
+            let at = now();
+            let due = self.core.next_due(at).map(|due| Duration::from_nanos(due.since(at).0));
             let nap = due.into_iter().chain(idle).min().unwrap_or(Duration::from_secs(3600));
             let wakeup = tokio::select! {
                 biased;
@@ -206,8 +207,9 @@ impl Shell {
             while let Ok(command) = self.commands.try_recv() {
                 self.on_command(command, &mut actions);
             }
-            if self.core.next_due(now()).is_some_and(|due| due <= now()) {
-                self.core.handle(now(), Input::Tick, &mut actions);
+            let at = now();
+            if self.core.next_due(at).is_some_and(|due| due <= at) {
+                self.core.handle(at, Input::Tick, &mut actions);
             }
         }
     }

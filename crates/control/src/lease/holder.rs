@@ -259,6 +259,13 @@ impl Holder {
         }
     }
 
+    /// Whether `now` is before [`Holder::end`]. This is asked for every input of a node: the usual
+    /// case comes first.
+    pub(super) fn holds(&self, context: &Context, now: Time) -> bool {
+        let Some(terms) = context.own_terms() else { return false };
+        self.since.is_some_and(|since| now < since + terms.lease) || self.is_alone(context)
+    }
+
     /// From now on nothing is granted until a quorum answers.
     pub(super) fn doubt(&mut self, now: Time) {
         self.doubt = Some(now);
@@ -266,7 +273,7 @@ impl Holder {
     }
 
     pub(super) fn in_doubt(&self, context: &Context) -> bool {
-        !self.is_alone(context) && self.doubt.is_some_and(|doubt| self.since < Some(doubt))
+        self.doubt.is_some_and(|doubt| self.since < Some(doubt)) && !self.is_alone(context)
     }
 
     /// N6: a voter knows that the log is committed up to that index.

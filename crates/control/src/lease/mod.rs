@@ -348,7 +348,7 @@ impl Leases {
 
     /// Whether granted permits may be kept (N5). Valid only for this instant of the lease clock.
     pub fn holds(&self, now: Time) -> bool {
-        now < self.end()
+        self.holder.holds(&self.context, now)
     }
 
     /// Whether a new permit may be granted (N5, N6). Valid only for this instant of the lease

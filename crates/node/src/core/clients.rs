@@ -1,5 +1,7 @@
 //! Messages of clients, and the path of a request from its gate to its end.
 
+use std::sync::Arc;
+
 use kgate_control::state::{Limit, Policy, Slots, bounds};
 use kgate_core::{Fence, Span};
 
@@ -21,9 +23,9 @@ use super::{Action, ClientId, Core, RequestKey, Secret, SessionId};
 #[derive(Debug)]
 pub(super) struct PendingAcquire {
     pub(super) key: RequestKey,
-    pub(super) request: AcquireRequest,
+    pub(super) request: Box<AcquireRequest>,
     /// The process that will use the permit: that of the request, or else of its session.
-    pub(super) process: Process,
+    pub(super) process: Arc<Process>,
 }
 
 /// Why a session whose processes are being ended cannot go on.
@@ -109,7 +111,7 @@ impl Core {
         }
     }
 
-    fn on_acquire(&mut self, client: ClientId, key: RequestKey, mut request: AcquireRequest) {
+    fn on_acquire(&mut self, client: ClientId, key: RequestKey, mut request: Box<AcquireRequest>) {
         let session = self.sessions.get_mut(key.session).expect("it has a stream");
         let number = key.number;
         if session.requests.contains_key(&number) {
@@ -118,10 +120,12 @@ impl Core {
             );
             return self.close(client, ErrorCode::BadRequest, text);
         }
-        let process = request.process.take();
-        let note = *std::mem::take(&mut request.note);
-        let process = process.map_or_else(|| session.process.clone(), Process::cut);
-        let process = Process { note, ..process };
+        let note = std::mem::take(&mut request.note);
+        let process = match request.process.take() {
+            None if note.is_empty() => session.process.clone(),
+            None => Arc::new(Process { note, ..Process::clone(&session.process) }),
+            Some(process) => Arc::new(Process { note, ..process.cut() }),
+        };
         let waiting = Request { gate: None, state: RequestState::Waiting };
         session.requests.insert(number, waiting);
         let slots = request.k.as_ref().map_or(Ok(()), Slots::check);
@@ -207,7 +211,7 @@ impl Core {
         };
         let taken = found.and_then(|id| {
             let PendingAcquire { request, process, .. } = pending;
-            let AcquireRequest { weight, wait, durable, .. } = request;
+            let AcquireRequest { weight, wait, durable, .. } = *request;
             self.set_gate(key, id);
             let hold = self.hold_of(id, durable);
 
@@ -311,8 +315,9 @@ impl Core {
     fn check_durable(
         &self,
         definition: &Definition,
-        PendingAcquire { request: AcquireRequest { durable, .. }, process, .. }: &PendingAcquire,
+        PendingAcquire { request, process, .. }: &PendingAcquire,
     ) -> Result<(), Refusal> {
+        let durable = &request.durable;
         let outlives = definition.policy == Policy::Hold || durable.ttl.is_some();
         let wants_hold = durable.policy == Some(Policy::Hold);
         if (outlives || wants_hold) && !self.failures.has_leases() {
@@ -381,7 +386,7 @@ impl Core {
     /// Creates a gate, unless it is being created.
     fn create_gate(&mut self, name: &str, slots: Slots, author: String) {
         if self.catalogue.want(name, slots, author) {
-            let process = Process::default();
+            let process = Arc::default();
             self.at_gate(CATALOGUE, |gate| gate.acquire(CATALOGUE_REQUEST, 1, process, None))
                 .expect("the catalogue's gate is open")
                 .expect("its k is 1");

@@ -14,6 +14,7 @@ pub use undecided::DurableSpec;
 pub(super) use undecided::UndecidedGrant;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use kgate_control::state::Slots;
@@ -59,7 +60,7 @@ struct Waiter {
     key: Option<RequestKey>,
     weight: u32,
     since: Time,
-    process: Process,
+    process: Arc<Process>,
     /// Set if its permit is durable.
     hold: Option<DurableSpec>,
 }
@@ -70,7 +71,7 @@ struct Holder {
     key: RequestKey,
     weight: u32,
     since: Time,
-    process: Process,
+    process: Arc<Process>,
     slots: Vec<u32>,
     fence: Option<Fence>,
 }
@@ -195,7 +196,7 @@ impl Gate {
         &mut self,
         key: RequestKey,
         weight: u32,
-        process: Process,
+        process: Arc<Process>,
         hold: Option<DurableSpec>,
     ) -> Result<(), InputRejected> {
         let waiter = Waiter { key: Some(key), weight, since: self.now, process, hold };
@@ -254,7 +255,7 @@ impl Gate {
         let waits = driver.observe().phase == Phase::Waiting;
         self.driver = Some(driver);
         if waits || effects.iter().any(is_grant) {
-            let process = Process::default();
+            let process = Arc::default();
             self.waiting.push_back(Waiter {
                 key: None,
                 weight: 1,
@@ -304,7 +305,7 @@ impl Gate {
         for holder in self.holding.values_mut() {
             holder.fence = None;
             if let Some(process) = holder.slots.first().and_then(|slot| holders.get(slot)) {
-                holder.process = process.clone();
+                holder.process = Arc::new(process.clone());
             }
         }
     }
@@ -346,7 +347,7 @@ impl Gate {
             number: holder.key.number,
             weight: holder.weight,
             since: holder.since,
-            process: holder.process.clone(),
+            process: Process::clone(&holder.process),
             slots: holder.slots.clone(),
             fence: holder.fence,
         });
@@ -368,6 +369,7 @@ impl Gate {
             holders
         {
             let key = RequestKey { session: SessionId(session), number };
+            let process = Arc::new(process);
             self.holding.insert(grant, Holder { key, weight, since, process, slots, fence });
         }
     }
@@ -465,7 +467,7 @@ impl Gate {
         let Some(key) = waiter.key else { return self.return_grant(grant) };
         if let (Some(hold), Some(fence)) = (waiter.hold, fence) {
             let Waiter { weight, since, process, .. } = waiter;
-            let key = Some(key);
+            let (key, process) = (Some(key), Arc::unwrap_or_clone(process));
             let undecided = UndecidedGrant { key, slots, fence, process, hold, weight, since };
             return self.await_decision(grant, undecided);
         }
@@ -490,7 +492,7 @@ impl Gate {
             node: me,
             session: holder.key.session.0,
             number: holder.key.number,
-            process: holder.process.clone(),
+            process: Process::clone(&holder.process),
             weight: holder.weight,
             since: age(now, holder.since),
             slots: holder.slots.clone(),
@@ -506,7 +508,7 @@ impl Gate {
             node: me,
             session: key.session.0,
             number: key.number,
-            process: waiter.process.clone(),
+            process: Process::clone(&waiter.process),
             weight: waiter.weight,
             since: age(now, waiter.since),
             slots: Vec::new(),

@@ -34,7 +34,7 @@ pub enum ClientMessage {
         /// The client's own number for this request.
         number: u64,
         /// The request itself.
-        request: AcquireRequest,
+        request: Box<AcquireRequest>,
     },
     /// Renews or releases a durable permit, whichever session acquired it.
     Permit {
@@ -91,12 +91,25 @@ pub struct AcquireRequest {
     /// [`ClientMessage::Hello`].
     pub process: Option<Process>,
     /// What the client says of the request.
-    pub note: Box<Note>,
+    pub note: Note,
     /// Whether the permit outlives its node.
     pub durable: DurableOptions,
 }
 
 impl AcquireRequest {
+    /// A request for one slot of a gate that waits in the queue.
+    pub fn new(gate: impl Into<String>) -> Self {
+        Self {
+            gate: gate.into(),
+            weight: 1,
+            k: None,
+            wait: true,
+            process: None,
+            note: Note::default(),
+            durable: DurableOptions::default(),
+        }
+    }
+
     /// The slots that a new gate gets.
     pub(super) fn new_slots(&self) -> Slots {
         self.k.clone().unwrap_or_else(|| 1.into())

@@ -6,6 +6,7 @@
 //! holders that it does not know.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kgate_control::state::Slots;
 
@@ -119,8 +120,8 @@ impl Core {
         holders: &BTreeMap<u32, Process>,
     ) {
         let id = gate.id;
-        let process =
-            Process { command: "from before this node started".into(), ..Process::default() };
+        let command = "from before this node started".into();
+        let process = Arc::new(Process { command, ..Process::default() });
         let session = self.sessions.open_detached(process.clone());
         // Acquires all slots one by one, and releases those that are free.
         let mut free = Vec::new();

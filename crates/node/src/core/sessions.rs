@@ -5,6 +5,7 @@
 //! other rates. The end of a stream releases nothing: a killed wrapper may leave a child.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kgate_core::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,7 @@ pub(super) struct Session {
     secret: Option<[u8; 32]>,
     /// Its stream, while it has one.
     pub(super) client: Option<ClientId>,
-    pub(super) process: Process,
+    pub(super) process: Arc<Process>,
     /// When the session expires, unless it is renewed. Never, where permits are bound to processes
     /// instead of time.
     pub(super) until: Time,
@@ -39,7 +40,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    fn new(secret: Option<[u8; 32]>, client: Option<ClientId>, process: Process) -> Self {
+    fn new(secret: Option<[u8; 32]>, client: Option<ClientId>, process: Arc<Process>) -> Self {
         Self {
             secret,
             client,
@@ -203,7 +204,7 @@ impl Sessions {
         let id = SessionId(self.opened);
         let until = self.terms.until(now);
         let secret = (secret != Secret::NONE).then(|| secret.hashed());
-        let session = Session { until, ..Session::new(secret, Some(client), process) };
+        let session = Session { until, ..Session::new(secret, Some(client), process.into()) };
         self.sessions.insert(id, session);
         self.streams.insert(client, id);
         self.ends.insert((until, id));
@@ -212,7 +213,7 @@ impl Sessions {
     }
 
     /// Opens a session that cannot be resumed, for a holder from before this node started.
-    pub(super) fn open_detached(&mut self, process: Process) -> SessionId {
+    pub(super) fn open_detached(&mut self, process: Arc<Process>) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
         self.sessions.insert(id, Session::new(None, None, process));
@@ -231,7 +232,7 @@ impl Sessions {
             });
             let requests: Vec<(u64, u32, bool)> = requests.collect();
             let Session { secret, process, until, .. } = session;
-            let (secret, process) = ((*secret)?, process.clone());
+            let (secret, process) = ((*secret)?, Process::clone(process));
             Some(SuspendedSession { id: id.0, secret, process, until: *until, requests })
         });
         (self.opened, suspended.filter(|session| !session.requests.is_empty()).collect())
@@ -249,7 +250,7 @@ impl Sessions {
             let session = Session {
                 until,
                 requests: requests.collect(),
-                ..Session::new(Some(secret), None, process)
+                ..Session::new(Some(secret), None, process.into())
             };
             self.ends.insert((until, SessionId(id)));
             self.sessions.insert(SessionId(id), session);

@@ -70,15 +70,13 @@ pub(super) async fn acquire(
     let secret = secret_of(&headers).unwrap_or_else(session::new_secret);
     let message = ClientMessage::Acquire {
         number: 0,
-        request: AcquireRequest {
-            gate,
+        request: Box::new(AcquireRequest {
             weight: options.weight.unwrap_or(1),
             k: WantedSlots::of_query(options.k, options.names).resolve()?,
             wait: !options.no_wait,
-            process: None,
-            note: Box::default(),
             durable: DurableOptions { policy: None, ttl: options.ttl_ms.map(ms), secret },
-        },
+            ..AcquireRequest::new(gate)
+        }),
     };
     let timeout = options.timeout_ms.map_or(Duration::MAX, Duration::from_millis);
     let reply = tokio::time::timeout(timeout, call(&core, who, peer, message)).await;

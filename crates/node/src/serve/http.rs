@@ -218,15 +218,13 @@ async fn hold(
     let meta = options.meta.as_deref().map(meta).transpose()?.unwrap_or_default();
     let acquire = ClientMessage::Acquire {
         number: 0,
-        request: AcquireRequest {
-            gate,
+        request: Box::new(AcquireRequest {
             weight: options.weight.unwrap_or(1),
             k: WantedSlots::of_query(options.k, options.names).resolve()?,
             wait: !options.no_wait,
-            process: None,
-            note: Box::new(Note { reason: options.reason, meta }),
-            durable: DurableOptions::default(),
-        },
+            note: Note { reason: options.reason, meta },
+            ..AcquireRequest::new(gate)
+        }),
     };
     let client_stream = ClientStream::open(core.access.clone(), who)?;
     let peer = peer.map(|Extension(peer)| peer);

@@ -62,11 +62,13 @@ impl SessionStream {
         self.client_stream.pace().await;
         // A message of a later version of the API.
         let Some(message) = message.message else { return true };
-        if let Received::Hello(v1::Hello { front_pid: Some(front), control_group, .. }) = &message {
+        if let Received::Hello(hello) = &message
+            && let Some(front) = hello.front_pid
+        {
             let tree = self
                 .peer
                 .ok_or(NotGuarded::Remote)
-                .and_then(|peer| HolderTree::open(peer, *front, control_group));
+                .and_then(|peer| HolderTree::open(peer, front, &hello.control_group));
             if self.client_stream.set_guarded(&tree)
                 && let Ok(tree) = tree
                 && !self.core.send(Command::OfferTree(self.client, Arc::new(tree))).await
@@ -143,7 +145,7 @@ fn decode(message: Received) -> Result<ClientMessage, (u64, ApiError)> {
         }
         Received::Acquire(acquire) => ClientMessage::Acquire {
             number: acquire.request_id,
-            request: AcquireRequest {
+            request: Box::new(AcquireRequest {
                 gate: acquire.gate,
                 weight: acquire.weight.max(1),
                 k: WantedSlots {
@@ -155,13 +157,13 @@ fn decode(message: Received) -> Result<ClientMessage, (u64, ApiError)> {
                 .map_err(|refusal| (acquire.request_id, refusal))?,
                 wait: !acquire.no_wait,
                 process: acquire.process.map(process_of),
-                note: Box::new(Note { reason: acquire.reason, meta: acquire.meta }),
+                note: Note { reason: acquire.reason, meta: acquire.meta },
                 durable: DurableOptions {
                     policy: policy_of(acquire.policy),
                     ttl: acquire.ttl_ns.map(Span),
                     secret: secret_of(&acquire.secret),
                 },
-            },
+            }),
         },
         Received::PermitCommand(command) => ClientMessage::Permit {
             number: command.request_id,

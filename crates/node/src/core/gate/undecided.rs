@@ -5,6 +5,7 @@
 //! returned slots could be granted to another client.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kgate_control::state;
 use kgate_core::{Fence, GrantId, Input, Span, Time};
@@ -86,6 +87,7 @@ impl Gate {
     /// place went with the grant.
     pub(in crate::core) fn requeue(&mut self, undecided: UndecidedGrant) {
         let UndecidedGrant { key, process, hold, weight, since, .. } = undecided;
+        let process = Arc::new(process);
         if key.is_some() {
             self.waiting.push_back(Waiter { key, weight, since, process, hold: Some(hold) });
             self.submit_more();

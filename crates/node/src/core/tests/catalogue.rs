@@ -18,15 +18,7 @@ fn one_of_two_creators_wins() {
     for (node, k) in [(0_u32, 2), (1, 3)] {
         let ask = ClientMessage::Acquire {
             number: 1,
-            request: AcquireRequest {
-                gate: "gpu".into(),
-                weight: 1,
-                k: Some(k.into()),
-                wait: true,
-                process: None,
-                note: Default::default(),
-                durable: DurableOptions::default(),
-            },
+            request: AcquireRequest { k: Some(k.into()), ..AcquireRequest::new("gpu") }.into(),
         };
         let now = fleet.now;
         let core = fleet.nodes.get_mut(&NodeId(node)).unwrap();

@@ -164,15 +164,7 @@ fn a_withdrawn_request_leaves_no_trace() {
     fleet.hello(0, 1);
     let ask = |number, weight| ClientMessage::Acquire {
         number,
-        request: AcquireRequest {
-            gate: "gpu".into(),
-            weight,
-            k: Some(3.into()),
-            wait: true,
-            process: None,
-            note: Default::default(),
-            durable: DurableOptions::default(),
-        },
+        request: AcquireRequest { weight, k: Some(3.into()), ..AcquireRequest::new("gpu") }.into(),
     };
     for (number, weight) in [(0, 3), (1, 1), (2, 2), (3, 3), (4, 2)] {
         fleet.ask(0, 1, ask(number, weight));
@@ -200,15 +192,7 @@ fn a_request_without_waiting_is_granted_or_refused() {
     let mut fleet = Fleet::new(&settings(3));
     let ask = |number| ClientMessage::Acquire {
         number,
-        request: AcquireRequest {
-            gate: "gpu".into(),
-            weight: 1,
-            k: None,
-            wait: false,
-            process: None,
-            note: Default::default(),
-            durable: DurableOptions::default(),
-        },
+        request: AcquireRequest { wait: false, ..AcquireRequest::new("gpu") }.into(),
     };
     fleet.hello(0, 1);
     fleet.ask(0, 1, ask(1));
@@ -252,14 +236,11 @@ fn an_invalid_request_is_refused() {
             ClientMessage::Acquire {
                 number,
                 request: AcquireRequest {
-                    gate: gate.into(),
                     weight,
                     k: k.map(Slots::from),
-                    wait: true,
-                    process: None,
-                    note: Default::default(),
-                    durable: DurableOptions::default(),
-                },
+                    ..AcquireRequest::new(gate)
+                }
+                .into(),
             },
         );
         let (reason, text) = refused(&fleet.received(1, 1)).expect("refused");

@@ -123,19 +123,7 @@ fn a_permit_for_a_client_of_a_former_incarnation() {
     let settings = Settings { fixed, new_gates: None, detection: Detection::Off, ..settings(2) };
     let mut fleet = Fleet::new(&settings);
     fleet.hello(0, 1);
-    let gate = "gpu".into();
-    let ask = ClientMessage::Acquire {
-        number: 1,
-        request: AcquireRequest {
-            gate,
-            weight: 1,
-            k: None,
-            wait: true,
-            process: None,
-            note: Default::default(),
-            durable: DurableOptions::default(),
-        },
-    };
+    let ask = ClientMessage::Acquire { number: 1, request: AcquireRequest::new("gpu").into() };
     let mut actions = Vec::new();
     let input = Input::Client(ClientId(1), ask);
     fleet.nodes.get_mut(&NodeId(0)).expect("up").handle(fleet.now, input, &mut actions);

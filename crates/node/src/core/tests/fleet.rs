@@ -139,15 +139,8 @@ impl Fleet {
             client,
             ClientMessage::Acquire {
                 number,
-                request: AcquireRequest {
-                    gate,
-                    weight: 1,
-                    k: k.map(Slots::from),
-                    wait: true,
-                    process: None,
-                    note: Default::default(),
-                    durable: DurableOptions::default(),
-                },
+                request: AcquireRequest { k: k.map(Slots::from), ..AcquireRequest::new(gate) }
+                    .into(),
             },
         );
     }

@@ -177,10 +177,7 @@ fn a_node_alone_says_at_once_that_all_is_in_use() {
     assert!(granted(&fleet.received(0, 1)).is_some());
     fleet.hello(0, 2);
     let unwilling = |fleet: &mut Fleet, number| {
-        let (gate, durable) = ("gpu".to_owned(), DurableOptions::default());
-        let (process, note) = (None, Default::default());
-        let request =
-            AcquireRequest { gate, weight: 1, k: None, wait: false, process, note, durable };
+        let request = AcquireRequest { wait: false, ..AcquireRequest::new("gpu") }.into();
         fleet.ask(0, 2, ClientMessage::Acquire { number, request });
         refused(&fleet.received(0, 2)).map(|(code, _)| code)
     };

@@ -15,15 +15,7 @@ fn named(names: &[&str]) -> Slots {
 }
 
 fn acquire(fleet: &mut Fleet, client: u64, number: u64, k: Slots, note: Note) {
-    let request = AcquireRequest {
-        gate: "gpu".into(),
-        weight: 1,
-        k: Some(k),
-        wait: true,
-        process: None,
-        note: note.into(),
-        durable: DurableOptions::default(),
-    };
+    let request = AcquireRequest { k: Some(k), note, ..AcquireRequest::new("gpu") }.into();
     fleet.ask(0, client, ClientMessage::Acquire { number, request });
 }
 

@@ -199,14 +199,11 @@ impl Simulation {
             ClientMessage::Acquire {
                 number,
                 request: AcquireRequest {
-                    gate,
-                    weight: 1,
                     k: k.map(Slots::from),
-                    wait: true,
-                    process: None,
-                    note: Default::default(),
                     durable: keep,
-                },
+                    ..AcquireRequest::new(gate)
+                }
+                .into(),
             },
         );
     }

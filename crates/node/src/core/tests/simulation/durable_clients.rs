@@ -156,19 +156,8 @@ impl Simulation {
         me.waits = Some(me.number);
         let secret = *me.wants.get_or_insert(fresh);
         let keep = DurableOptions { policy: None, ttl: Some(me.ttl), secret };
-        let (number, gate) = (me.number, "gpu".into());
-        let ask = ClientMessage::Acquire {
-            number,
-            request: AcquireRequest {
-                gate,
-                weight: 1,
-                k: None,
-                wait: true,
-                process: None,
-                note: Default::default(),
-                durable: keep,
-            },
-        };
+        let request = AcquireRequest { durable: keep, ..AcquireRequest::new("gpu") }.into();
+        let ask = ClientMessage::Acquire { number: me.number, request };
         self.durable_client_sends(durable_client, ask);
     }
 
