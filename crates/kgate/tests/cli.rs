@@ -142,6 +142,7 @@ fn json_is_complete() {
         "obtaining",
         "obtaining_from_broadcast",
         "messages",
+        "traffic",
         "messages_per_grant",
         "max_in_use",
         "violations",
@@ -158,6 +159,8 @@ fn json_is_complete() {
     let kinds = &report["messages"]["by_kind"];
     let count = |kind: &str| kinds[kind].as_u64().unwrap_or_else(|| panic!("{kind} is missing"));
     assert_eq!(report["messages"]["total"], count("tree") + count("reply") + count("ack"));
+    let sent = report["traffic"]["sent_mean"].as_f64().expect("a mean") * 16.0;
+    assert_eq!(report["messages"]["total"].as_f64(), Some(sent), "each was sent by one process");
     assert!(
         count("test") > 0 && count("test_reply") > 0,
         "the detector's messages are listed, not summed"

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::engine::DisturbanceCounts;
 use crate::gauge::TimeSeries;
-use crate::stats::Stats;
+use crate::stats::{ProcessTraffic, Stats};
 
 /// A distribution of times, in time units. All fields of an empty distribution are null.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -51,6 +51,45 @@ pub struct Messages {
     pub total: u64,
     /// Messages of the mutex protocol and the detector, by kind.
     pub by_kind: BTreeMap<&'static str, u64>,
+}
+
+/// Messages of the mutex protocol per process, detector excluded: what one process bears, where a
+/// total hides that all messages meet at one place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Traffic {
+    /// Messages that a process sent, on average over all processes.
+    pub sent_mean: f64,
+    /// The most messages that one process sent.
+    pub sent_max: u32,
+    /// Messages that a process received, on average over all processes.
+    pub received_mean: f64,
+    /// The most messages that one process received.
+    pub received_max: u32,
+    /// The process that sent and received the most.
+    pub busiest: usize,
+    /// The messages that it sent and received.
+    pub busiest_total: u32,
+}
+
+impl Traffic {
+    #[allow(clippy::cast_precision_loss)] // Means for tables.
+    fn of(traffic: &[ProcessTraffic]) -> Self {
+        let total = |process: &ProcessTraffic| process.sent + process.received;
+        let mean = |count: fn(&ProcessTraffic) -> u32| {
+            traffic.iter().map(|process| f64::from(count(process))).sum::<f64>()
+                / traffic.len().max(1) as f64
+        };
+        // The first of several.
+        let busiest = traffic.iter().enumerate().rev().max_by_key(|(_, process)| total(process));
+        Self {
+            sent_mean: mean(|process| process.sent),
+            sent_max: traffic.iter().map(|process| process.sent).max().unwrap_or(0),
+            received_mean: mean(|process| process.received),
+            received_max: traffic.iter().map(|process| process.received).max().unwrap_or(0),
+            busiest: busiest.map_or(0, |(process, _)| process),
+            busiest_total: busiest.map_or(0, |(_, process)| total(process)),
+        }
+    }
 }
 
 /// The results of a run. Times are in time units.
@@ -97,6 +136,8 @@ pub struct Report {
     pub obtaining_from_broadcast: Distribution,
     /// Messages sent.
     pub messages: Messages,
+    /// Messages of the mutex protocol per process.
+    pub traffic: Traffic,
     /// Messages of the mutex protocol per grant.
     pub messages_per_grant: Option<f64>,
     /// The most slots in use at once; where transient faults happened, since the run had recovered.
@@ -210,6 +251,7 @@ impl Report {
             obtaining_from_broadcast: Distribution::of(stats.obtaining_from_broadcast),
             messages_per_grant: per(messages.total, stats.grants as f64),
             messages,
+            traffic: Traffic::of(&stats.traffic),
             max_in_use: results.max_in_use,
             max_in_use_overall: results.max_in_use_overall,
             k_in_use_seen: results.k_in_use_seen,

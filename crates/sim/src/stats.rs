@@ -31,6 +31,13 @@ impl Counts {
     }
 }
 
+/// The messages of the mutex protocol that one process sent and received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProcessTraffic {
+    pub(crate) sent: u32,
+    pub(crate) received: u32,
+}
+
 /// The counters of a run at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Stats {
@@ -53,6 +60,8 @@ pub(crate) struct Stats {
     pub(crate) obtaining_from_broadcast: Vec<Span>,
     pub(crate) mutex_messages: Counts,
     pub(crate) detector_messages: Counts,
+    /// For each process: messages of the mutex protocol sent and received.
+    pub(crate) traffic: Vec<ProcessTraffic>,
     pub(crate) suspicions: u64,
     pub(crate) false_suspicions: u64,
     /// Slots in use and waiting requests, over time.
@@ -77,6 +86,7 @@ impl Stats {
             obtaining_from_broadcast: Vec::new(),
             mutex_messages: Counts::new::<M::Message>(),
             detector_messages: Counts::new::<D::Message>(),
+            traffic: vec![ProcessTraffic::default(); config.nodes as usize],
             suspicions: 0,
             false_suspicions: 0,
             inside: Gauge::new(begin, end),
@@ -93,6 +103,7 @@ impl Stats {
         (self.adoption_requests, self.adoptions) = (0, 0);
         self.obtaining.clear();
         self.obtaining_from_broadcast.clear();
+        self.traffic.iter_mut().for_each(|process| process.received = 0);
     }
 }
 

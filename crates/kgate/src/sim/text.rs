@@ -134,6 +134,13 @@ fn print_measurements(to: &mut impl Write, report: &Report) -> io::Result<()> {
     let kinds: Vec<String> =
         report.messages.by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     writeln!(to, "by kind     {} (the total excludes detector messages)", kinds.join(", "))?;
+    let traffic = &report.traffic;
+    writeln!(
+        to,
+        "traffic     a process sent {:.1} and received {:.1} messages on average; process {} most, \
+         {} in all",
+        traffic.sent_mean, traffic.received_mean, traffic.busiest, traffic.busiest_total
+    )?;
     writeln!(to, "verdict     {}", verdict(report))?;
     writeln!(
         to,

@@ -509,6 +509,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             return;
         }
         self.stats.delivered += 1;
+        self.stats.traffic[to.index()].received += 1;
         if self.trace.is_on() {
             let (kind, text) = described(&message);
             self.write(

@@ -195,7 +195,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 }
             }
             To::All if Q::RECORDS && matches!(self.config.cost.latency, Latency::Constant(_)) => {
-                self.count_sent(kind, u64::from(self.config.nodes - 1), self.now);
+                self.count_sent(from, kind, self.config.nodes - 1, self.now);
                 let at = self.arrival_now(from, from);
                 self.queue.push(at, Event::DeliverAll { from, message: Box::new(message) });
             }
@@ -210,7 +210,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     #[inline(always)]
     fn send_now(&mut self, from: NodeId, to: NodeId, kind: usize, message: M::Message) {
         assert!(to.0 < self.config.nodes && to != from, "{from} sends to {to} at t={}", self.now);
-        self.count_sent(kind, 1, self.now);
+        self.count_sent(from, kind, 1, self.now);
         let at = self.arrival_now(from, to);
         self.network.note_arrival(at);
         self.queue.push(at, Event::Deliver { from, to, message });
@@ -272,7 +272,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             self.network.stuck_until = self.network.stuck_until.max(Some(end));
             return;
         }
-        self.count_sent(kind, 1, departure);
+        self.count_sent(from, kind, 1, departure);
         if self.network.faults.is_some() {
             return self.send_with_faults(from, to, kind, &message, departure);
         }
@@ -287,9 +287,10 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
 
     /// Counts a message when it leaves within the measured time.
     #[inline]
-    fn count_sent(&mut self, kind: usize, copies: u64, departure: Time) {
+    fn count_sent(&mut self, from: NodeId, kind: usize, copies: u32, departure: Time) {
         if self.measured(departure) {
-            self.stats.mutex_messages.add(kind, copies);
+            self.stats.mutex_messages.add(kind, copies.into());
+            self.stats.traffic[from.index()].sent += copies;
         }
     }
 
