@@ -33,6 +33,14 @@ pub(crate) struct SlotArgs {
     /// Number of independent queues into which the slots are split (slots) [default: 1]
     #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) lanes: Option<u32>,
+    /// With k = 1 a holder passes the slot on to the next one itself: one delay instead of two
+    /// (home) [default: off]
+    #[arg(long, value_enum, value_name = "ON|OFF")]
+    pub(crate) pass: Option<Switch>,
+    /// A second process knows the slots of the home's own clients, so that the free slots can go
+    /// on when the home dies (home) [default: off]
+    #[arg(long, value_enum, value_name = "ON|OFF")]
+    pub(crate) witness: Option<Switch>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,8 +70,20 @@ pub(crate) enum Switch {
 
 impl SlotArgs {
     /// The argument ids of all these options, as clap knows them.
-    pub(crate) const IDS: [&str; 8] =
-        ["dissemination", "membership", "defer", "quiet", "keep", "cohort", "batch", "lanes"];
+    pub(crate) const IDS: [&str; 10] = [
+        "dissemination",
+        "membership",
+        "defer",
+        "quiet",
+        "keep",
+        "cohort",
+        "batch",
+        "lanes",
+        "pass",
+        "witness",
+    ];
+    /// Those that only a protocol understands that follows an agreed log.
+    pub(crate) const FOLLOWS_LOG: [&str; 2] = ["pass", "witness"];
 
     /// The first flag that was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
@@ -76,6 +96,8 @@ impl SlotArgs {
             (self.cohort.is_some(), "--cohort"),
             (self.batch.is_some(), "--batch"),
             (self.lanes.is_some(), "--lanes"),
+            (self.pass.is_some(), "--pass"),
+            (self.witness.is_some(), "--witness"),
         ];
         given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
     }
@@ -102,7 +124,8 @@ impl SlotArgs {
             batch: self.batch.unwrap_or(usual.batch),
             lanes: self.lanes.unwrap_or(usual.lanes),
             ask_again,
-            ..usual
+            pass: on(self.pass, usual.pass),
+            witness: on(self.witness, usual.witness),
         }
     }
 
@@ -127,6 +150,8 @@ impl SlotArgs {
             number("cohort", self.cohort.map(u32::from)),
             number("batch", self.batch),
             number("lanes", self.lanes),
+            switch("pass", self.pass),
+            switch("witness", self.witness),
         ];
         words.into_iter().flatten().collect()
     }

@@ -50,6 +50,9 @@ fn options_without_meaning_are_refused() {
     for (line, expected) in [
         ("check --protocol slots --drains 1", "slots follows no agreed log: leave out --drains"),
         ("check --client-deaths 1", "follows no agreed log: leave out --client-deaths"),
+        ("check --protocol slots --pass on", "slots follows no agreed log: leave out --pass"),
+        ("sim --protocol slots --witness on", "slots follows no agreed log: leave out --witness"),
+        ("sim --pass on", "follows no agreed log: leave out --pass"),
         ("check --protocol home --channels unordered", "--channels has no meaning for home"),
         ("check --protocol home --lanes 1", "--lanes has no meaning for home"),
         ("check --protocol home --fair", "--fair has no meaning for home"),

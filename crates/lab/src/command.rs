@@ -148,6 +148,8 @@ fn slots(case: &Case) -> Vec<String> {
     let ask_again = options.ask_again.map(|after| format!("--ask-again {after}"));
     if case.entry.follows_log {
         words.extend([on("keep", options.keep), cohort]);
+        words.extend(options.pass.then(|| on("pass", true)));
+        words.extend(options.witness.then(|| on("witness", true)));
         words.extend(ask_again);
         return words;
     }

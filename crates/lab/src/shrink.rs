@@ -407,6 +407,8 @@ fn plainer_slots(case: &Case) -> Vec<Case> {
     way(|case| case.config.slots.keep = true);
     way(|case| case.config.slots.batch = 1);
     way(|case| case.config.slots.lanes = 1);
+    way(|case| case.config.slots.pass = false);
+    way(|case| case.config.slots.witness = false);
     way(|case| {
         case.config.slots.ask_again = None;
         case.config.claims = case.claims();

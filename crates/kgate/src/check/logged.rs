@@ -13,6 +13,7 @@ use kgate_protocols::registry::{self, Entry, MutexProtocol, Visitor};
 use super::options::CheckArgs;
 use super::{chosen, limits, text};
 use crate::sim::conflicts::{flag, typed};
+use crate::slots::SlotArgs;
 use crate::{Failure, Outcome};
 
 /// What the agreed log decides and what clients do, for a protocol that follows the log.
@@ -96,7 +97,7 @@ pub(super) fn conflict(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> O
     let name = entry.name;
     let is_given = |id: &&&str| typed(given, id);
     if !entry.follows_log {
-        let id = LogArgs::IDS.iter().find(is_given)?;
+        let id = LogArgs::IDS.iter().chain(&SlotArgs::FOLLOWS_LOG).find(is_given)?;
         let flag = flag(id);
         return Some(format!("{name} follows no agreed log: leave out {flag}, or choose home"));
     }

@@ -64,17 +64,17 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
             flag(id)
         ));
     }
+    if !entry.follows_log
+        && let Some(id) = LogArgs::IDS.iter().chain(&SlotArgs::FOLLOWS_LOG).find(|id| typed(id))
+    {
+        let (flag, name) = (flag(id), entry.name);
+        return usage(format!("{name} follows no agreed log: leave out {flag}, or choose home"));
+    }
     if !entry.slots
         && let Some(id) = SLOTS_ONLY.iter().chain(&SlotArgs::IDS).find(|id| typed(id))
     {
         let (flag, name) = (flag(id), entry.name);
         return usage(format!("{name} has no numbered slots: leave out {flag}, or choose slots"));
-    }
-    if !entry.follows_log
-        && let Some(id) = LogArgs::IDS.iter().find(|id| typed(id))
-    {
-        let (flag, name) = (flag(id), entry.name);
-        return usage(format!("{name} follows no agreed log: leave out {flag}, or choose home"));
     }
     if entry.follows_log
         && let Some(id) = SLOTS_OWN.iter().find(|id| typed(id))

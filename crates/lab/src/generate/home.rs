@@ -62,6 +62,9 @@ pub(crate) fn draw(case: &mut Case, rng: &mut Rng) {
         // Time enough for adoptions, and processes that lag in the log.
         config.load.hold = config.load.hold.max(TENTH.times(rng.within(5, 200)));
     }
+    // Of a generator of their own: the rest of a setting does not depend on them.
+    let mut rng = Rng::fork(config.seed, "extensions");
+    (config.slots.pass, config.slots.witness) = (rng.below(3) == 0, rng.below(3) == 0);
     case.config.claims = case.claims();
 }
 
