@@ -212,7 +212,7 @@ mod tests {
             decoder(&bytes).next::<ClientMessage>()
         };
         let hello = Hello { secret: vec![7; 16], front_pid: Some(1), ..Hello::default() };
-        let whole = ClientMessage { message: Some(Content::Hello(hello)) }.encode_to_vec();
+        let whole = ClientMessage { message: Some(Content::Hello(hello.into())) }.encode_to_vec();
         assert!(frame(&whole).is_ok());
         for length in 1..whole.len() {
             let cut = frame(&whole[..length]);

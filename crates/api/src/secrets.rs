@@ -55,11 +55,12 @@ mod tests {
     fn secrets_are_not_shown() {
         let secret = vec![0xAB; 16];
         let asks = [
-            client_message::Message::Hello(Hello { secret: secret.clone(), ..Hello::default() }),
-            client_message::Message::Acquire(Acquire {
-                secret: secret.clone(),
-                ..Acquire::default()
-            }),
+            client_message::Message::Hello(
+                Hello { secret: secret.clone(), ..Hello::default() }.into(),
+            ),
+            client_message::Message::Acquire(
+                Acquire { secret: secret.clone(), ..Acquire::default() }.into(),
+            ),
             client_message::Message::PermitCommand(PermitCommand {
                 secret: secret.clone(),
                 ..PermitCommand::default()

@@ -284,7 +284,7 @@ mod tests {
 
     fn pending() -> (Option<PendingAcquire>, Answered) {
         let (answer, answered) = oneshot::channel();
-        let request = v1::Acquire { gate: "g".into(), ..v1::Acquire::default() };
+        let request = v1::Acquire { gate: "g".into(), ..v1::Acquire::default() }.into();
         (Some(PendingAcquire { request, min_remaining: MARGIN, answer }), answered)
     }
 

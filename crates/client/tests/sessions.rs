@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kgate_api::v1::client_message::Message as FromClient;
 use kgate_api::v1::server_message::Message as FromServer;
-use kgate_api::v1::{Acquire, Closed, ErrorCode, Lost, Refused, Release, Released};
+use kgate_api::v1::{Closed, ErrorCode, Lost, Refused, Release, Released};
 use kgate_client::{Client, Error, ErrorKind, LeaseInstant, LostReason, Permit};
 use script::{ClientStream, DEADLINE, Node, by_each, in_time, welcome};
 use tokio::task::JoinHandle;
@@ -27,11 +27,10 @@ async fn asks(node: &mut Node, valid_for_ms: u64) -> (Client, ClientStream, Aske
     let asking = client.clone();
     let asked = tokio::spawn(async move { asking.gate("g").min_remaining(GRACE).acquire().await });
     let mut stream = stream;
-    let FromClient::Acquire(Acquire { request_id: number, .. }) =
-        stream.next_request(valid_for_ms).await
-    else {
+    let FromClient::Acquire(acquire) = stream.next_request(valid_for_ms).await else {
         panic!("no request")
     };
+    let number = acquire.request_id;
     (client, stream, asked, number)
 }
 
@@ -150,10 +149,10 @@ fn time_counts_from_the_sending() {
 
         let asking = client.clone();
         let asked = tokio::spawn(async move { asking.gate("g").acquire().await });
-        let FromClient::Acquire(Acquire { request_id: number, .. }) = stream.next_request(0).await
-        else {
+        let FromClient::Acquire(acquire) = stream.next_request(0).await else {
             panic!("no request")
         };
+        let number = acquire.request_id;
         stream.grant(number).await;
         let _permit = permit(asked).await;
         drop(stream);
@@ -267,11 +266,10 @@ fn a_waiter_finds_its_node_again() {
         let mut node = Node::at(&address).await;
         let (mut stream, _) = node.stream().await;
         stream.send(welcome(1000, vec![])).await;
-        let FromClient::Acquire(Acquire { request_id: again, .. }) =
-            stream.next_request(1000).await
-        else {
+        let FromClient::Acquire(acquire) = stream.next_request(1000).await else {
             panic!("asks again")
         };
+        let again = acquire.request_id;
         assert_eq!(again, number);
         stream.grant(number).await;
         permit(asked).await;

@@ -140,7 +140,7 @@ impl Node {
         let FromClient::Hello(hello) = stream.next().await else {
             panic!("the first message is no handshake")
         };
-        (stream, hello)
+        (stream, *hello)
     }
 }
 

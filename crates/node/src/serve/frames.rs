@@ -261,7 +261,7 @@ mod tests {
     }
 
     fn begin() -> Vec<u8> {
-        [&PREFACE[..], &frame(Sent::Hello(v1::Hello::default()))].concat()
+        [&PREFACE[..], &frame(Sent::Hello(v1::Hello::default().into()))].concat()
     }
 
     /// The code of the refusal with which a connection ends.
@@ -309,7 +309,7 @@ mod tests {
             panic!("{renewed:?}")
         };
         let gate = "g".repeat(1000);
-        let acquire = frame(Sent::Acquire(v1::Acquire { gate, ..v1::Acquire::default() }));
+        let acquire = frame(Sent::Acquire(v1::Acquire { gate, ..v1::Acquire::default() }.into()));
         let dribble = async {
             for byte in &acquire {
                 stream.write_all(&[*byte]).await.unwrap();

@@ -38,9 +38,7 @@ use super::client_stream::ClientStream;
 use super::error::ApiError;
 use super::wanted::WantedSlots;
 use super::{CoreHandle, durable, grpc, session};
-use crate::core::{
-    AcquireRequest, ClientId, ClientMessage, DurableOptions, Note, Process, ServerMessage,
-};
+use crate::core::{AcquireRequest, ClientId, ClientMessage, Note, Process, ServerMessage};
 use crate::holder_tree::Peer;
 use crate::shell::Command;
 use crate::slot_files::describe_process;

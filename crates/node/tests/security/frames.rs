@@ -38,7 +38,7 @@ fn frame(message: Sent) -> BytesMut {
 }
 
 fn begin() -> Vec<u8> {
-    [&PREFACE[..], &frame(Sent::Hello(v1::Hello::default()))].concat()
+    [&PREFACE[..], &frame(Sent::Hello(v1::Hello::default().into()))].concat()
 }
 
 /// Frames by hand.
@@ -86,7 +86,8 @@ async fn malformed_frames() {
     let held = Client::connect(&node.api()[0]).await.unwrap().gate("gpu").acquire().await.unwrap();
     let then = |rest: &[u8]| [&begin()[..], rest].concat();
     let too_long = |length: u32| length.to_be_bytes().to_vec();
-    let acquire = |gate: String| Sent::Acquire(v1::Acquire { gate, ..v1::Acquire::default() });
+    let acquire =
+        |gate: String| Sent::Acquire(v1::Acquire { gate, ..v1::Acquire::default() }.into());
     let whole = frame(acquire("g".repeat(100_000)));
     let unexpected = frame(Sent::Renew(v1::Renew { sequence: 1 }));
     let cases: Vec<(&str, Vec<u8>)> = vec![
@@ -98,7 +99,7 @@ async fn malformed_frames() {
         ("a later frame that is too long", then(&too_long(u32::MAX))),
         ("a later frame that is too long, and whole", then(&whole)),
         ("a later frame that is no message", then(b"\0\0\0\x03\x0a\x09\x00")),
-        ("a second Hello", then(&frame(Sent::Hello(v1::Hello::default())))),
+        ("a second Hello", then(&frame(Sent::Hello(v1::Hello::default().into())))),
     ];
     for (what, bytes) in &cases {
         let code = ByHand::send(&folder, bytes).await.refused().await;
@@ -207,7 +208,7 @@ async fn http_and_frames_on_one_socket() {
     let endpoint = Endpoint::from_static("http://local");
     let channel = endpoint.connect_with_connector(connector).await.unwrap();
     let acquire = v1::Acquire { gate: "gpu".into(), k: Some(2), ..v1::Acquire::default() };
-    let asks = [Sent::Hello(v1::Hello::default()), Sent::Acquire(acquire)];
+    let asks = [Sent::Hello(v1::Hello::default().into()), Sent::Acquire(acquire.into())];
     let asks = asks.map(|message| v1::ClientMessage { message: Some(message) });
     let (sender, asked) = tokio::sync::mpsc::channel(2);
     for ask in asks {

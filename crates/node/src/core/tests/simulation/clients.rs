@@ -192,20 +192,8 @@ impl Simulation {
         me.number += 1;
         let number = me.number;
         me.waits = Some(number);
-        let gate = "gpu".into();
-        let keep = DurableOptions::default();
-        self.say(
-            client,
-            ClientMessage::Acquire {
-                number,
-                request: AcquireRequest {
-                    k: k.map(Slots::from),
-                    durable: keep,
-                    ..AcquireRequest::new(gate)
-                }
-                .into(),
-            },
-        );
+        let request = AcquireRequest { k: k.map(Slots::from), ..AcquireRequest::new("gpu") };
+        self.say(client, ClientMessage::Acquire { number, request: request.into() });
     }
 
     /// A node sends a message to a client. The checker sees fences at the decision.
