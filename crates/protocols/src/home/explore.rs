@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use kgate_core::{Explorable, Inventory, NodeId};
 
+use super::Home;
 use super::defects::{H1, H3, H4_ASSIGNMENTS, H4_REPORTS, H19_INCARNATION};
 use super::member::Usage;
 use super::message::{Assignment, Head, HomeMessage, Report};
-use super::{Home, MOST_DOUBLINGS};
 
 impl Explorable for Home {
     /// Terms, incarnations and versions only grow (H1, H3, H4).
@@ -19,11 +19,11 @@ impl Explorable for Home {
         self.is_outdated_here(message.origin(neighbour), message)
     }
 
-    /// Only the length of a timer depends on how often it has fired, and with nothing to repeat
-    /// when a link is tried again.
+    /// Only the length of a timer depends on how often it has fired. A relay that was used is
+    /// forgotten later, as if the timer had fired later.
     fn forget_times(&mut self) {
-        let last = if self.is_unacknowledged() { 0 } else { MOST_DOUBLINGS };
-        self.repeats = self.repeats.map(|_| last);
+        self.repeats = self.repeats.map(|_| 0);
+        self.links.forget_use();
     }
 
     fn inventory(&self) -> Inventory {

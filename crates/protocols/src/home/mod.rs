@@ -136,6 +136,8 @@ pub struct Home {
     links: Links,
     /// How often the timer has fired since all was acknowledged; `None` while it does not run.
     repeats: Option<u8>,
+    /// Whether [`HomeTimer::Forget`] runs.
+    may_forget: bool,
 }
 
 /// The options that matter here.
@@ -154,6 +156,9 @@ struct Options {
 pub enum HomeTimer {
     /// Fires while a report or an assignment is not acknowledged, and repeats it. Stops by itself.
     Repeat,
+    /// Fires while messages take a relay, at long intervals: forgets relays that were not used since
+    /// it fired last (H19). Stops by itself.
+    Forget,
 }
 
 type Out = Outbox<Home>;
@@ -378,8 +383,11 @@ impl Home {
                 self.links.send(self.me, to, assignment, out);
             }
         }
-        if self.repeats.is_none() && (self.is_unacknowledged() || self.links.are_in_doubt()) {
+        if self.repeats.is_none() && self.is_unacknowledged() {
             self.arm(0, out);
+        }
+        if !self.may_forget && self.links.take_relays() {
+            self.arm_forget(out);
         }
     }
 
@@ -403,20 +411,18 @@ impl Home {
         }
     }
 
-    /// Repeats what is not acknowledged. Without that, links stay in doubt until the interval is at
-    /// its greatest.
+    /// Repeats what is not acknowledged.
     fn on_repeat(&mut self, out: &mut Out) {
         let repeats = self.repeats.take().unwrap_or_default();
-        let silent = self.unacknowledged();
-        let is_over = silent.is_empty() && repeats >= MOST_DOUBLINGS;
-        if !self.is_member || is_over {
+        if !self.is_member {
             self.links.forget();
             return;
         }
+        let silent = self.unacknowledged();
         let members = self.log.directory.members().map(|(node, _)| node);
         let relays: Vec<NodeId> = members.filter(|node| *node != self.me).collect();
         self.links.repeat(&silent, &relays, self.defects);
-        if silent.is_empty() && !self.links.are_in_doubt() {
+        if silent.is_empty() {
             return;
         }
         self.member.due |= self.member.version > self.member.acked && self.coordinator.is_none();
@@ -424,6 +430,22 @@ impl Home {
             coordinator.repeat();
         }
         self.arm((repeats + 1).min(MOST_DOUBLINGS), out);
+    }
+
+    fn arm_forget(&mut self, out: &mut Out) {
+        if let Some(after) = self.options.ask_again {
+            self.may_forget = true;
+            let least = after.times(2 << MOST_DOUBLINGS);
+            out.arm_within(HomeTimer::Forget, least, least.times(2));
+        }
+    }
+
+    /// Forgets relays that were not used for a while. [`Self::settle`] arms the timer again if some
+    /// are left.
+    fn on_forget(&mut self) {
+        self.may_forget = false;
+        let silent = self.unacknowledged();
+        self.links.forget_unused(&silent);
     }
 
     /// The processes that a waiting request needs a message of: the home, and at the home the
@@ -454,6 +476,7 @@ impl Home {
             Input::Applied(log) => return self.on_applied(log, out),
             Input::Lease(valid) => self.on_lease(valid, out),
             Input::Expire(HomeTimer::Repeat) => self.on_repeat(out),
+            Input::Expire(HomeTimer::Forget) => self.on_forget(),
             Input::Resize(_) => return unsupported("a change of k outside of the log"),
             Input::Reserved(_) => return unsupported("reserved slots outside of the log"),
             Input::Crashed { .. } | Input::Joined { .. } => {
@@ -498,6 +521,7 @@ impl Protocol for Home {
             aside: Vec::new(),
             links: Links::default(),
             repeats: None,
+            may_forget: false,
         };
         if let Some(suspended) = restored {
             process.resume_from(*suspended, out);

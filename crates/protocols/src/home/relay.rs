@@ -18,9 +18,9 @@
 //! of every few takes the way through it; its receiver answers that it has the message, in the
 //! same step and by the same way.
 //!
-//! No message tests whether a link works again. A relay is used until the timer has fired with
-//! nothing to repeat and at its greatest interval; then the next message goes directly, and if it
-//! is lost, its second repetition is relayed again. So a process without anything to say falls
+//! No message tests whether a link works again. A relay is forgotten when no message has taken it
+//! for a while ([`HomeTimer::Forget`](super::HomeTimer)); then the next message goes directly, and
+//! if it is lost, its second repetition is relayed again. So a process without anything to say falls
 //! silent, cut off or not, and a link that works has no state.
 
 use alloc::collections::BTreeMap;
@@ -51,24 +51,42 @@ pub(super) struct Links(BTreeMap<NodeId, Link>);
 struct Link {
     /// The relay that messages take; `None` if they go directly.
     via: Option<NodeId>,
+    /// Whether a message has taken it since [`Links::forget_unused`].
+    used: bool,
     /// How often in a row something was repeated, or where in the second or a later turn of all
     /// ways that has arrived.
     repeats: u32,
 }
 
 impl Links {
-    /// Whether messages to some process may take a relay.
-    pub(super) fn are_in_doubt(&self) -> bool {
-        !self.0.is_empty()
+    /// Whether messages to some process take a relay.
+    pub(super) fn take_relays(&self) -> bool {
+        self.0.values().any(|link| link.via.is_some())
     }
 
+    /// Forgets all links.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
 
+    /// Forgets the relays that no message has taken since the last time. What waits for an
+    /// acknowledgement of one of these processes goes on to be repeated.
+    pub(super) fn forget_unused(&mut self, silent: &[NodeId]) {
+        self.0.retain(|node, link| link.used || silent.contains(node));
+        self.forget_use();
+    }
+
+    pub(super) fn forget_use(&mut self) {
+        self.0.values_mut().for_each(|link| link.used = false);
+    }
+
     /// Sends by the way that messages to this process take at present.
-    pub(super) fn send(&self, me: NodeId, to: NodeId, mut message: HomeMessage, out: &mut Out) {
-        let via = self.0.get(&to).and_then(|link| link.via);
+    pub(super) fn send(&mut self, me: NodeId, to: NodeId, mut message: HomeMessage, out: &mut Out) {
+        let link = self.0.get_mut(&to);
+        let via = link.and_then(|link| {
+            link.used = true;
+            link.via
+        });
         message.head_mut().path = via.map(|_| Path { from: me, to });
         out.send(via.unwrap_or(to), message);
     }
@@ -91,9 +109,11 @@ impl Links {
         if defects.has(H19) {
             return;
         }
-        for (_, link) in self.0.iter_mut().filter(|(node, _)| !silent.contains(node)) {
-            link.repeats = 0;
-        }
+        self.0.retain(|node, link| {
+            let is_silent = silent.contains(node);
+            link.repeats *= u32::from(is_silent);
+            is_silent || link.via.is_some()
+        });
         for &node in silent {
             let ways: Vec<_> = relays.iter().filter(|relay| **relay != node).collect();
             if ways.is_empty() {
@@ -109,6 +129,5 @@ impl Links {
                 link.repeats = 1; // The next turn begins with the first relay.
             }
         }
-        self.0.retain(|_, link| *link != Link::default());
     }
 }

@@ -118,12 +118,13 @@ fn a_relay_keeps_nothing() {
 /// H3 by H19: a message to or from another incarnation does not count, whichever way it takes.
 #[test]
 fn a_relayed_message_of_another_incarnation_does_not_count() {
-    assert_eq!(waiting_after_a_late_report(Defects::NONE), Some(0));
-    assert_eq!(waiting_after_a_late_report(H19_INCARNATION), Some(1), "left out");
+    assert_eq!(granted_by_a_late_report(Defects::NONE), Some(0));
+    assert_eq!(granted_by_a_late_report(H19_INCARNATION), Some(1), "left out");
 }
 
-/// The requests at the home after the report of a former incarnation has come through a relay.
-fn waiting_after_a_late_report(defects: Defects) -> Option<usize> {
+/// The slots that the home has granted after the report of a former incarnation has come through a
+/// relay.
+fn granted_by_a_late_report(defects: Defects) -> Option<usize> {
     let (mut all, home, member, [relay]) = cut(defects);
     all.acquire(member, 1);
     all.net.deliver_all();
@@ -138,5 +139,5 @@ fn waiting_after_a_late_report(defects: Defects) -> Option<usize> {
     });
     all.apply([home, relay]);
     all.net.deliver_all();
-    all.net.nodes[home as usize].coordinator.as_ref().map(|home| home.waiting())
+    all.net.nodes[home as usize].coordinator.as_ref().map(|home| home.holders().len())
 }
