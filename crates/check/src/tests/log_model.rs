@@ -107,18 +107,18 @@ fn cuts_block_nobody() {
     let plain = SlotOptions::default();
     let witness = SlotOptions { witness: true, ..plain };
     let worlds = [
-        ("to the home", 11_794, plain, cuts(&[(1, 0)], one())),
-        ("from the home", 16_946, plain, cuts(&[(0, 1)], one())),
-        ("both ways", 44_311, plain, cuts(both, one())),
-        ("a duplicate", 261_962, plain, cuts(both, LogBounds { duplicates: 1, ..one() })),
-        ("a loss", 104_860, plain, cuts(both, LogBounds { losses: 1, ..one() })),
-        ("a crash of the home", 99_988, plain, cuts(both, LogBounds { crashes: 1, ..one() })),
-        ("a return", 558_560, plain, cuts(&[(1, 0)], returns)),
-        ("a witness", 4_541, witness, cuts(both, at_home())),
-        ("a witness, a loss", 4_184, witness, {
+        ("to the home", 17_499, plain, cuts(&[(1, 0)], one())),
+        ("from the home", 22_897, plain, cuts(&[(0, 1)], one())),
+        ("both ways", 63_861, plain, cuts(both, one())),
+        ("a duplicate", 358_005, plain, cuts(both, LogBounds { duplicates: 1, ..one() })),
+        ("a loss", 153_420, plain, cuts(both, LogBounds { losses: 1, ..one() })),
+        ("a crash of the home", 131_403, plain, cuts(both, LogBounds { crashes: 1, ..one() })),
+        ("a return", 748_314, plain, cuts(&[(1, 0)], returns)),
+        ("a witness", 6_102, witness, cuts(both, at_home())),
+        ("a witness, a loss", 5_451, witness, {
             cuts(&[(1, 0)], LogBounds { losses: 1, ..at_home() })
         }),
-        ("a witness, a crash of the home", 302_543, witness, {
+        ("a witness, a crash of the home", 484_191, witness, {
             cuts(&[(1, 2)], LogBounds { crashes: 1, ..at_both() })
         }),
     ];

@@ -52,8 +52,9 @@
 //! 0 for every client that is let in by a grant. A promise of a slot (H20) is taken back when k
 //! grows or the slot is adopted; of a slot that the log holds, the promised member says whether it
 //! has it. What the home has not told itself (H21) needs no withdrawal at a change of term. A relay
-//! (H19) is given up after a time without messages, not after a direct probe and its echo: so
-//! nothing is sent while there is nothing to say. The driver keeps three rules of time: a client's
+//! (H19) is forgotten when it was not used for a while, and not after a direct probe and its echo:
+//! so nothing is sent while there is nothing to say, and the state of links is one map per process
+//! instead of one per report and assignment. The driver keeps three rules of time: a client's
 //! lapse is passed on only after all that the log had decided at its deadline (H13), a durable
 //! permit's grant is released only after the log holds it (H14), and an adoption request
 //! is passed on only under a lease that outlasts the client's (H18).

@@ -186,8 +186,9 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         // Tokens that take turns down a tree reach its leaves once in as many waves as it has
         // leaves, which may double per level.
         let waves = if self.config.claims.heals { 1 << nodes.min(12) } else { 1 };
-        // A relay is found in at most two turns of all ways, at growing intervals.
-        let repeats = if self.config.disturbance.cuts.is_empty() { 8 } else { 64 * nodes };
+        // A relay is found in at most two turns of all ways, at growing intervals, and forgotten
+        // after a while (`home`, H19).
+        let repeats = if self.config.claims.follows_log { 64 * nodes.min(64) + 128 } else { 8 };
         let patience = self.config.load.patience
             + self.config.slots.ask_again.unwrap_or_default().times(repeats);
         detection.times(rounds * waves)
