@@ -53,8 +53,7 @@ struct Link {
     via: Option<NodeId>,
     /// Whether a message has taken it since [`Links::forget_unused`].
     used: bool,
-    /// How often in a row something was repeated, or where in the second or a later turn of all
-    /// ways that has arrived.
+    /// How often in a row something was repeated; 1 again after a turn of all ways.
     repeats: u32,
 }
 
