@@ -4,7 +4,8 @@ use kgate_core::{LogView, NodeId, Span};
 use kgate_lab::Case;
 use kgate_protocols::gates::Gates;
 use kgate_protocols::home::Home;
-use kgate_sim::{Crash, Latency, Report, SendCost, Think};
+use kgate_protocols::home::defects::H19;
+use kgate_sim::{Crash, Latency, LinkCut, Report, SendCost, Think};
 use kgate_tests::t;
 
 /// One delay a message and nothing else.
@@ -141,6 +142,32 @@ fn a_million_processes_with_one_gate() {
     case.config.duration = t("100");
     let report = case.run();
     assert_eq!((report.grants, report.unanswered), (15, 0));
+}
+
+/// H19: a process that does not reach the home is served through another one as often as without the
+/// cut, while a link is cut in each direction; without relays it waits for ever.
+#[test]
+fn a_cut_link_blocks_nobody() {
+    let nodes = 5;
+    let (home, cut) = (home(nodes), other(nodes));
+    let mut case = plain("home", nodes);
+    case.config.only = vec![cut];
+    case.config.load.entries = Some(10);
+    case.config.load.hold = t("1");
+    case.config.slots.keep = false;
+    case.config.slots.ask_again = Some(t("3"));
+    case.config.claims = case.claims();
+    let calm = case.run();
+    case.config.disturbance.cuts = vec![
+        LinkCut { from: home, to: cut, at: Span::ZERO },
+        LinkCut { from: cut, to: home, at: t("20") },
+    ];
+    let relayed = case.run();
+    assert_eq!((calm.grants, relayed.grants), (10, 10));
+    assert!(relayed.violations.is_empty(), "{:?}", relayed.violations);
+    assert!(relayed.lost > 0);
+    case.config.printed = H19;
+    assert!(!case.run().violations.is_empty(), "left out");
 }
 
 /// Many gates spread over their homes: each request is for one of them.

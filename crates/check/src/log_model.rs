@@ -4,7 +4,8 @@
 //! The log is a part of the state. Which entry it decides next is a choice: a suspicion, true or
 //! false, cleared or not, a drain, an eviction, a process that is added again, another k, a durable
 //! permit. Every process applies the entries in order, each at any time. Messages arrive in any
-//! order.
+//! order. A link between two processes may be cut, in one direction or in both: to the end of the
+//! run, so that liveness is checked across it.
 //!
 //! Clients believe. A client that was let in uses its slots until it releases or its deadline
 //! passes, whatever the processes think; it may ask another node to go on there, also while its
@@ -40,6 +41,7 @@ use crate::limits::{LimitGuard, Limits};
 use crate::model::{Memo, Transition};
 use crate::state::{Hashed, PerProcess, Process};
 use action::{LogAction, LogActionOf};
+use handle::cut;
 use state::{Node, Run, Spent};
 
 pub use bounds::{LogBounds, Omissions};
@@ -128,6 +130,7 @@ impl<P: Explorable> Model for LogModel<P> {
             log: SmallVec::from_iter([Arc::new(Hashed::new(view))]),
             permits: Vec::new(),
             in_flight: Vec::new(),
+            cuts: SmallVec::new(),
             timers: Vec::new(),
             spent: Spent::default(),
             fences: SmallVec::new(),
@@ -166,6 +169,7 @@ impl<P: Explorable> Model for LogModel<P> {
                 self.release(&mut state, place);
             }
             LogAction::Message(place, fate, _) => self.move_message(&mut state, place, fate),
+            LogAction::Cut(from, to) => cut(&mut state, from, to),
             LogAction::Expire(node, timer) => self.expire(&mut state, node, timer),
             LogAction::Apply(node) => self.apply(&mut state, node),
             LogAction::Append(entry) => self.append(&mut state, entry),

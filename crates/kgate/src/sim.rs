@@ -197,6 +197,7 @@ fn config(args: &SimArgs, printed: Defects, seed: u64) -> Config {
         disturbance: Disturbance {
             pauses: args.pause.clone(),
             partitions: args.partition.clone(),
+            cuts: args.cut.clone(),
             loss: args.loss,
             duplicates: args.duplicates,
         },

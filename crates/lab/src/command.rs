@@ -125,6 +125,7 @@ fn disturbance(disturbance: &Disturbance) -> Vec<String> {
     let words = [
         list("--pause", &disturbance.pauses, ToString::to_string),
         list("--partition", &disturbance.partitions, ToString::to_string),
+        list("--cut", &disturbance.cuts, ToString::to_string),
         chance("--loss", disturbance.loss),
         chance("--duplicates", disturbance.duplicates),
     ];

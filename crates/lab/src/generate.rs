@@ -113,6 +113,9 @@ pub fn generate_disturbed(protocol: &str, seed: u64) -> Case {
     if claims.tolerates_duplicates {
         disturbance.duplicates = chance(&mut rng);
     }
+    if claims.follows_log && claims.tolerates_loss {
+        home::cut(&mut case, &mut Rng::fork(seed, "cuts"));
+    }
     case
 }
 

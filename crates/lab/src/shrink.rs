@@ -57,6 +57,7 @@ pub fn faults(case: &Case) -> usize {
     let chances = [disturbance.loss, disturbance.duplicates];
     let disturbed = disturbance.pauses.len()
         + disturbance.partitions.iter().map(|cut| cut.nodes.len()).sum::<usize>()
+        + disturbance.cuts.len()
         + chances.iter().filter(|chance| **chance > Chance::NEVER).count();
     let withdrawn = usize::from(config.load.withdraw > Chance::NEVER);
     config.crashes.len()
@@ -182,6 +183,10 @@ fn last_of(case: &Case, nodes: u32) -> Case {
             cut.nodes.iter_mut().for_each(name);
             cut.nodes.dedup();
         }
+        for cut in &mut case.config.disturbance.cuts {
+            name(&mut cut.from);
+            name(&mut cut.to);
+        }
     });
     of_nodes(&renamed, nodes)
 }
@@ -207,6 +212,10 @@ fn of_nodes(case: &Case, nodes: u32) -> Case {
             cut.nodes.retain(|&node| there(node));
         }
         config.disturbance.partitions.retain(|cut| !cut.nodes.is_empty());
+        config
+            .disturbance
+            .cuts
+            .retain(|cut| there(cut.from) && there(cut.to) && cut.from != cut.to);
         case.config.claims = case.claims();
         if let Some(shape) = case.shape() {
             case.put_on(shape);
@@ -280,12 +289,18 @@ fn fewer_disturbances(case: &Case) -> Vec<Case> {
     let mut ways = vec![
         with(case, |case| case.config.disturbance.pauses.clear()),
         with(case, |case| case.config.disturbance.partitions.clear()),
+        with(case, |case| case.config.disturbance.cuts.clear()),
         with(case, |case| case.config.disturbance.loss = Chance::NEVER),
         with(case, |case| case.config.disturbance.duplicates = Chance::NEVER),
     ];
     for index in 0..disturbance.pauses.len() {
         ways.push(with(case, |case| {
             case.config.disturbance.pauses.remove(index);
+        }));
+    }
+    for index in 0..disturbance.cuts.len() {
+        ways.push(with(case, |case| {
+            case.config.disturbance.cuts.remove(index);
         }));
     }
     for (index, cut) in disturbance.partitions.iter().enumerate() {
@@ -358,6 +373,7 @@ fn sooner(case: &Case, part: u32, of: u32) -> Case {
         for cut in &mut config.disturbance.partitions {
             (cut.from, cut.until) = (scaled(cut.from), scaled(cut.until) + Span(tenth));
         }
+        config.disturbance.cuts.iter_mut().for_each(|cut| cut.at = scaled(cut.at));
         for period in config.agreement.periods_mut() {
             (period.from, period.until) = (scaled(period.from), scaled(period.until) + Span(tenth));
         }

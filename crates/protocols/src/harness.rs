@@ -5,7 +5,7 @@
 //! ([`Net::run_until`], for detectors).
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use kgate_core::{
@@ -43,6 +43,8 @@ pub(crate) struct Net<P: Protocol> {
     /// Messages that have been sent and have not arrived.
     pub(crate) flights: BTreeMap<Due, Copy<P::Message>>,
     pub(crate) timers: BTreeMap<(NodeId, P::Timer), Due>,
+    /// The links that are cut, each from a sender to a receiver: what is sent there is lost.
+    pub(crate) cuts: BTreeSet<(u32, u32)>,
     scheduled: u64,
     /// Every copy that was ever sent.
     pub(crate) sent: Vec<Copy<P::Message>>,
@@ -80,6 +82,7 @@ impl<P: Protocol> Net<P> {
             delay: Box::new(|| Span::ZERO),
             flights: BTreeMap::new(),
             timers: BTreeMap::new(),
+            cuts: BTreeSet::new(),
             scheduled: 0,
             sent: Vec::new(),
             notices: Vec::new(),
@@ -349,7 +352,9 @@ impl<P: Protocol> Net<P> {
     fn send(&mut self, from: NodeId, to: NodeId, message: P::Message) {
         let delay = (self.delay)();
         let due = self.due_in(delay);
-        self.flights.insert(due, Copy { from, to, message: message.clone() });
+        if !self.cuts.contains(&(from.0, to.0)) {
+            self.flights.insert(due, Copy { from, to, message: message.clone() });
+        }
         self.sent.push(Copy { from, to, message });
     }
 

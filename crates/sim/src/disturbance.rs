@@ -1,6 +1,6 @@
 //! Pauses of processes and temporary network failures. All of them are known before the run starts.
 //!
-//! Every disturbance ends with the measured time at the latest, so that liveness is checked after
+//! Every disturbance but one ends with the measured time at the latest, so that liveness is checked after
 //! healing.
 //!
 //! - A *pause* stops a process and resumes it later (SIGSTOP, swapping, a long garbage collection).
@@ -9,6 +9,8 @@
 //! - A *partition* cuts some processes off from the others, in both directions or in one. A message
 //!   that would cross the cut arrives when the partition heals, as over a link that retransmits;
 //!   for a protocol that tolerates loss it is lost.
+//! - A *cut link* loses every message of one direction between two processes, to the end of the run
+//!   and beyond: the exception to the rule that disturbances end ([`LinkCut`]).
 //! - *Loss* and *duplication* affect each message of the mutex protocol with a probability.
 //!
 //! A run has only disturbances that the protocol claims to tolerate ([`Claims`](crate::Claims)).
@@ -19,6 +21,7 @@ use std::str::FromStr;
 use kgate_core::{NodeId, Span};
 
 use crate::config::{Config, ConfigError};
+use crate::link_cut::LinkCut;
 use crate::rng::Rng;
 
 /// The disturbances of a run.
@@ -28,6 +31,8 @@ pub struct Disturbance {
     pub pauses: Vec<Pause>,
     /// The partitions.
     pub partitions: Vec<Partition>,
+    /// The links that are cut to the end of the run.
+    pub cuts: Vec<LinkCut>,
     /// The probability that a message is lost.
     pub loss: Chance,
     /// The probability that a message is duplicated.
@@ -92,12 +97,17 @@ impl Disturbance {
 
     /// Whether any disturbance affects messages.
     pub(crate) fn affects_network(&self) -> bool {
-        !self.partitions.is_empty() || self.loss > Chance::NEVER || self.duplicates > Chance::NEVER
+        !self.partitions.is_empty()
+            || !self.cuts.is_empty()
+            || self.loss > Chance::NEVER
+            || self.duplicates > Chance::NEVER
     }
 
     pub(crate) fn times(&self) -> impl Iterator<Item = Span> {
         let pauses = self.pauses.iter().flat_map(|pause| [pause.from, pause.until]);
-        pauses.chain(self.partitions.iter().flat_map(|cut| [cut.from, cut.until]))
+        let cuts = self.cuts.iter().map(|cut| cut.at);
+        let partitions = self.partitions.iter().flat_map(|cut| [cut.from, cut.until]);
+        pauses.chain(partitions).chain(cuts)
     }
 
     /// Checks that the protocol tolerates the disturbances and that they make sense.
@@ -117,6 +127,7 @@ impl Disturbance {
         if self.duplicates > Chance::NEVER && !claims.tolerates_duplicates {
             return Err(ConfigError::DuplicatesUnsupported);
         }
+        LinkCut::check_all(&self.cuts, config)?;
         self.check_times(config)
     }
 
@@ -191,6 +202,9 @@ pub enum ParseDisturbanceError {
          >0+1@5..9 to cut only messages to them"
     )]
     Partition,
+    /// The text is not a cut link.
+    #[error("not a cut link: write 1-0@5 for messages from p1 to p0 that are lost from t = 5 on")]
+    LinkCut,
     /// The text is not a probability.
     #[error(
         "not a probability: write a number from 0 to 1 with at most six decimals, such as 0.05"

@@ -10,7 +10,7 @@
 //! - [`cost`]: how long a message takes (the papers' t_s, t_t and t_r, in three readings), and
 //!   [`latency`];
 //! - [`load`]: when clients ask; [`faults`]: which processes crash, and when; [`disturbance`]:
-//!   pauses, partitions, loss and duplicates;
+//!   pauses, partitions, cut links, loss and duplicates;
 //! - [`engine`]: the loop that drives the protocols and applies their effects;
 //! - [`report`]: the metrics of a run, and [`gauge`]: levels over time;
 //! - [`state`]: the state model, with guarded commands, daemons and rounds instead of messages and
@@ -26,6 +26,7 @@ pub mod faults;
 pub mod gauge;
 mod hash;
 pub mod latency;
+mod link_cut;
 pub mod load;
 mod memory;
 pub mod queue;
@@ -44,6 +45,7 @@ pub use engine::{
 };
 pub use faults::{Crash, Down, Transient};
 pub use latency::{Grid, Latency};
+pub use link_cut::LinkCut;
 pub use load::{Load, Think};
 pub use report::Report;
 pub use rng::Rng;

@@ -20,6 +20,8 @@ pub enum LogAction<M, T> {
     Release(usize, NodeId),
     /// The message at that place of the messages in flight arrives, is lost or is duplicated.
     Message(usize, Fate, (NodeId, NodeId, M)),
+    /// The link from a process to another is cut, to the end of the run.
+    Cut(NodeId, NodeId),
     /// A timer expires.
     Expire(NodeId, T),
     /// A process applies the next entry of the log.
@@ -89,6 +91,7 @@ impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for LogAction<Arc<Hashed<M>>, T> {
                     Fate::Duplicated => " duplicated",
                 })
             }
+            Self::Cut(from, to) => write!(f, "the link {from} -> {to} is cut"),
             Self::Expire(node, timer) => write!(f, "{node}: {timer:?} expires"),
             Self::Apply(node) => write!(f, "{node} applies the next entry"),
             Self::Append(entry) => write!(f, "log: {entry}"),

@@ -36,6 +36,10 @@ pub struct LogBounds {
     pub resizes: Vec<u32>,
     /// The number of lost messages.
     pub losses: u32,
+    /// The links that may be cut, each from a sender to a receiver, at any time and for good.
+    /// Whichever are, every two processes still reach each other in both directions, directly or
+    /// through a third one.
+    pub cuts: Vec<(NodeId, NodeId)>,
     /// The number of duplicated messages.
     pub duplicates: u32,
     /// The number of timers that expire early. A timer may always expire when no message from or to
@@ -77,6 +81,7 @@ impl LogBounds {
             durable: 0,
             resizes: Vec::new(),
             losses: 0,
+            cuts: Vec::new(),
             duplicates: 0,
             expiries: 0,
             omissions: Omissions::default(),
@@ -86,6 +91,11 @@ impl LogBounds {
     /// The number of requests of a process.
     pub(super) fn entries_of(&self, node: NodeId) -> u32 {
         self.entries.get(node.index()).or(self.entries.last()).copied().unwrap_or(0)
+    }
+
+    /// Whether messages may be lost, so that processes must repeat them.
+    pub fn loses_messages(&self) -> bool {
+        self.losses > 0 || !self.cuts.is_empty()
     }
 
     /// Whether a process may crash, or the log may turn against it.

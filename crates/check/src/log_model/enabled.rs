@@ -28,6 +28,8 @@ impl<P: Explorable> LogModel<P> {
         if let Some(&k) = self.bounds.resizes.get(usize::from(state.spent.resizes)) {
             actions.push(LogAction::Append(Entry::Resize(k)));
         }
+        let whole = self.bounds.cuts.iter().filter(|(from, to)| !state.is_cut(*from, *to));
+        actions.extend(whole.map(|(from, to)| LogAction::Cut(*from, *to)));
         self.message_actions(state, actions);
     }
 

@@ -80,7 +80,7 @@ impl<P: Explorable> LogModel<P> {
     fn send(&self, state: &mut LogState<P>, from: NodeId, to: NodeId, message: Sent<P>) {
         let receiver = state.processes[to.index()].protocol();
         let is_outdated = receiver.is_outdated(from, &message.value) && !self.keeps_outdated;
-        if !state.is_up(to) || is_outdated {
+        if !state.is_up(to) || state.is_cut(from, to) || is_outdated {
             return;
         }
         let in_flight = InFlight { from, to, message };
@@ -110,6 +110,13 @@ impl<P: Explorable> LogModel<P> {
         state.spent.expiries += u8::from(!state.is_idle(node));
         self.handle(state, node, Input::Expire(timer));
     }
+}
+
+/// A link is cut: what is on its way there is lost, too.
+pub(super) fn cut<P: Explorable>(state: &mut LogState<P>, from: NodeId, to: NodeId) {
+    let place = state.cuts.partition_point(|other| *other < (from, to));
+    state.cuts.insert(place, (from, to));
+    state.in_flight.retain(|in_flight| (in_flight.from, in_flight.to) != (from, to));
 }
 
 /// Inserts a message at a place that depends on the messages only.

@@ -6,7 +6,7 @@ use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{EveryoneServed, NoResidue, QueueOrder, SometimesK, WithinK};
 use stateright::{Model, Property};
 
-use super::action::LogAction;
+use super::action::{LogAction, LogActionOf};
 use super::state::{LogState, Run};
 use super::{LogModel, small};
 use crate::properties::{K_INSIDE, NOT_REFUSED};
@@ -31,10 +31,10 @@ pub(super) fn all<P: Explorable>() -> Vec<Property<LogModel<P>>> {
             !model.first(2, state.has_broken(QueueOrder::NAME))
         }),
         Property::always(EveryoneServed::NAME, |model, state| {
-            !model.first(3, is_quiet(state) && waits(state))
+            !model.first(3, is_calm(state) && waits(state) && waits(&rest(model, state).0))
         }),
         Property::always(NoResidue::NAME, |model, state| {
-            !model.first(4, is_quiet(state) && !waits(state) && has_residue(model, state))
+            !model.first(4, is_calm(state) && !waits(state) && has_residue(model, state))
         }),
         Property::always(WithinK::NAME, |model, state: &LogState<P>| {
             !model.first(5, state.has_broken(WithinK::NAME))
@@ -52,8 +52,9 @@ pub(super) fn all<P: Explorable>() -> Vec<Property<LogModel<P>>> {
     ]
 }
 
-/// Whether nothing is left that must happen: what is possible now are new requests and new faults.
-fn is_quiet<P: Explorable>(state: &LogState<P>) -> bool {
+/// Whether nothing is left that must happen, but that timers expire: what is possible otherwise are
+/// new requests and new faults. Not where a relay that a cut needs has crashed.
+fn is_calm<P: Explorable>(state: &LogState<P>) -> bool {
     let is_settled = |node| {
         let at = state.node(node);
         match at.run {
@@ -64,10 +65,11 @@ fn is_quiet<P: Explorable>(state: &LogState<P>) -> bool {
             Run::Crashed => !state.is_member(node),
         }
     };
+    let up = || state.ids().filter(|node| state.is_up(*node)).collect::<Vec<_>>();
     state.in_flight.is_empty()
-        && state.timers.is_empty()
         && state.ids().all(is_settled)
         && state.permits.iter().all(|permit| !permit.believes() && permit.sessions.is_empty())
+        && (state.cuts.is_empty() || state.are_connected(&up()))
 }
 
 fn waits<P: Explorable>(state: &LogState<P>) -> bool {
@@ -77,35 +79,53 @@ fn waits<P: Explorable>(state: &LogState<P>) -> bool {
 /// P5: whether something of an ended request is left that can be in the way of another. What a home
 /// counts as taken since an older term is found out about when somebody waits; so somebody does.
 fn has_residue<P: Explorable>(model: &LogModel<P>, state: &LogState<P>) -> bool {
+    if !state.timers.is_empty() {
+        return !rest(model, state).1;
+    }
     let up = || state.ids().filter(|node| state.is_up(*node));
     let inventory = |node: NodeId| state.processes[node.index()].protocol().inventory();
     let seen = |node: NodeId| (node, &state.processes[node.index()].seen);
     NoResidue::left(up().map(seen)).is_some()
         || up().any(|node| inventory(node).pending > 0)
-        || up().any(|node| !is_served(model, state.clone(), node))
+        || up().any(|node| !is_served(model, state, node))
 }
 
 /// More steps than a request takes to be served.
 const MOST_STEPS: usize = 1000;
 
 /// Whether a request for all slots is served, if nothing else happens.
-fn is_served<P: Explorable>(model: &LogModel<P>, mut state: LogState<P>, node: NodeId) -> bool {
-    let mut action = LogAction::Acquire(node, small(state.latest().k));
+fn is_served<P: Explorable>(model: &LogModel<P>, state: &LogState<P>, node: NodeId) -> bool {
+    let asked = model.next_state(state, LogAction::Acquire(node, small(state.latest().k)));
+    asked.is_some_and(|asked| rest(model, &asked).0.node(node).waiting.is_empty())
+}
+
+/// What becomes of a state if nothing happens but what must: messages arrive, clients release, and
+/// timers expire in turn. True if that comes to an end.
+fn rest<P: Explorable>(model: &LogModel<P>, state: &LogState<P>) -> (LogState<P>, bool) {
+    let (mut state, mut last) = (state.clone(), None);
     for _ in 0..MOST_STEPS {
-        let Some(next) = model.next_state(&state, action) else { return false };
+        let Some(action) = next_due(&state, &mut last) else { return (state, true) };
+        let Some(next) = model.next_state(&state, action) else { break };
         state = next;
-        if state.node(node).waiting.is_empty() {
-            return true;
-        }
-        action = if let Some(InFlight { from, to, message }) = state.in_flight.first() {
-            LogAction::Message(0, Fate::Arrives, (*from, *to, message.clone()))
-        } else if let Some((node, timer)) = state.timers.first() {
-            LogAction::Expire(*node, timer.clone())
-        } else {
-            return false;
-        };
     }
-    false
+    (state, false)
+}
+
+/// What must happen next; `last` is the timer that has expired last.
+fn next_due<P: Explorable>(
+    state: &LogState<P>,
+    last: &mut Option<(NodeId, P::Timer)>,
+) -> Option<LogActionOf<P>> {
+    if let Some(InFlight { from, to, message }) = state.in_flight.first() {
+        let named = (*from, *to, message.clone());
+        return Some(LogAction::Message(0, Fate::Arrives, named));
+    }
+    if let Some(place) = state.permits.iter().position(|permit| permit.believes()) {
+        return Some(LogAction::Release(place, state.permits[place].by.node));
+    }
+    let later = |timer: &&(NodeId, P::Timer)| Some(*timer) > last.as_ref();
+    *last = state.timers.iter().find(later).or(state.timers.first()).cloned();
+    last.clone().map(|(node, timer)| LogAction::Expire(node, timer))
 }
 
 impl<P: Explorable> LogState<P> {

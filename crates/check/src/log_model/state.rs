@@ -21,6 +21,8 @@ pub struct LogState<P: Protocol> {
     pub permits: Vec<Permit>,
     /// The messages in flight, in an order that depends on the messages only.
     pub in_flight: Vec<InFlight<P>>,
+    /// The links that are cut, each from a sender to a receiver, in order.
+    pub cuts: SmallVec<[(NodeId, NodeId); 2]>,
     /// The armed timers, in order.
     pub timers: Vec<(NodeId, P::Timer)>,
     /// The part of the bounds that is used up.
@@ -151,6 +153,24 @@ impl<P: Protocol> LogState<P> {
     /// Whether no message from or to a process is in flight.
     pub fn is_idle(&self, node: NodeId) -> bool {
         !self.in_flight.iter().any(|in_flight| in_flight.from == node || in_flight.to == node)
+    }
+
+    /// Whether a message from one process to another does not arrive.
+    pub fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
+        self.cuts.contains(&(from, to))
+    }
+
+    /// Whether every two of these processes reach each other in both directions, directly or
+    /// through a third one of them.
+    pub(super) fn are_connected(&self, nodes: &[NodeId]) -> bool {
+        let reach = |one, other| !self.is_cut(one, other) && !self.is_cut(other, one);
+        let connected = |one: NodeId, other: NodeId| {
+            let relays = |relay: &NodeId| {
+                ![one, other].contains(relay) && reach(one, *relay) && reach(*relay, other)
+            };
+            reach(one, other) || nodes.iter().any(relays)
+        };
+        nodes.iter().all(|one| nodes.iter().all(|other| connected(*one, *other)))
     }
 
     /// The slots in use, below k.

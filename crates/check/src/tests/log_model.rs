@@ -2,8 +2,8 @@
 //! that is left out.
 
 use kgate_core::{
-    Defects, Explorable, Fence, GrantId, Input, InputOf, Never, Notice, Observation, Outbox,
-    Protocol, Refusal, Setup, SlotOptions, Span, Time,
+    Defects, Explorable, Fence, GrantId, Input, InputOf, Never, NodeId, Notice, Observation,
+    Outbox, Protocol, Refusal, Setup, SlotOptions, Span, Time,
 };
 use kgate_protocols::home::{Home, defects as h};
 use kgate_spec::history::NOTHING_FROM_NOTHING;
@@ -15,12 +15,20 @@ use crate::properties::{K_INSIDE, NOT_REFUSED};
 use crate::{LogBounds, LogModel, Outcome, SearchOrder, explore_log};
 
 fn holds(nodes: u32, k: u32, bounds: LogBounds) -> usize {
-    let ask_again = (bounds.losses > 0).then_some(Span::UNIT);
-    let slots = SlotOptions { ask_again, ..SlotOptions::default() };
+    holds_with(SlotOptions::default(), nodes, k, bounds)
+}
+
+fn holds_with(slots: SlotOptions, nodes: u32, k: u32, bounds: LogBounds) -> usize {
+    let slots = repeating(slots, &bounds);
     let setup = Setup { slots, ..Setup::new(nodes, k) };
     let outcome = explore_log(LogModel::<Home>::new(setup, bounds), SearchOrder::Depth);
     all_hold(&outcome);
     outcome.unique
+}
+
+/// Where messages may be lost, processes repeat them.
+fn repeating(slots: SlotOptions, bounds: &LogBounds) -> SlotOptions {
+    SlotOptions { ask_again: bounds.loses_messages().then_some(Span::UNIT), ..slots }
 }
 
 /// Requests of p1, p2, .. only: p0 is home as long as it is fit.
@@ -77,6 +85,45 @@ fn home_holds() {
     ];
     let found =
         worlds.map(|(name, states, (nodes, k, bounds))| (name, states, holds(nodes, k, bounds)));
+    let other = found.iter().filter(|(_, states, found)| states != found);
+    assert_eq!(other.collect::<Vec<_>>(), [&("", 0, 0); 0], "(world, pinned, found)");
+}
+
+/// These links may be cut.
+fn cuts(links: &[(u32, u32)], bounds: LogBounds) -> LogBounds {
+    let link = |&(from, to): &(u32, u32)| (NodeId(from), NodeId(to));
+    LogBounds { cuts: links.iter().map(link).collect(), ..bounds }
+}
+
+/// H19: nobody waits for ever although two processes do not reach each other, since whenever; with
+/// losses, crashes, returns and the witness. The numbers of states are pinned.
+#[test]
+fn cuts_block_nobody() {
+    let both = &[(1, 0), (0, 1)];
+    let one = || LogBounds { entries: vec![0, 1, 0], ..of_home(1) };
+    let at_home = || LogBounds { entries: vec![1, 0], ..of_home(1) };
+    let at_both = || LogBounds { entries: vec![1, 0, 1], ..of_home(1) };
+    let returns = LogBounds { restarts: 1, faulty: vec![1], ..one() };
+    let plain = SlotOptions::default();
+    let witness = SlotOptions { witness: true, ..plain };
+    let worlds = [
+        ("to the home", 17_499, plain, cuts(&[(1, 0)], one())),
+        ("from the home", 22_897, plain, cuts(&[(0, 1)], one())),
+        ("both ways", 63_861, plain, cuts(both, one())),
+        ("a duplicate", 358_005, plain, cuts(both, LogBounds { duplicates: 1, ..one() })),
+        ("a loss", 153_420, plain, cuts(both, LogBounds { losses: 1, ..one() })),
+        ("a crash of the home", 131_403, plain, cuts(both, LogBounds { crashes: 1, ..one() })),
+        ("a return", 748_314, plain, cuts(&[(1, 0)], returns)),
+        ("a witness", 6_102, witness, cuts(both, at_home())),
+        ("a witness, a loss", 5_451, witness, {
+            cuts(&[(1, 0)], LogBounds { losses: 1, ..at_home() })
+        }),
+        ("a witness, a crash of the home", 484_191, witness, {
+            cuts(&[(1, 2)], LogBounds { crashes: 1, ..at_both() })
+        }),
+    ];
+    let found =
+        worlds.map(|(name, states, slots, bounds)| (name, states, holds_with(slots, 3, 1, bounds)));
     let other = found.iter().filter(|(_, states, found)| states != found);
     assert_eq!(other.collect::<Vec<_>>(), [&("", 0, 0); 0], "(world, pinned, found)");
 }
@@ -148,6 +195,28 @@ fn rules() -> Vec<Omission> {
         two(rule("P3", h::H_FIFO, QueueOrder::NAME, {
             weights(clients(2, entries(&[0, 1, 2], others(1))))
         })),
+        rule("H19", h::H19, SERVED, cuts(&[(1, 0)], entries(&[0, 1, 0], others(1)))),
+        rule(
+            "H19, answer",
+            h::H19_ANSWER,
+            RESIDUE,
+            cuts(&[(1, 0), (0, 1)], entries(&[0, 1, 0], others(1))),
+        ),
+        Omission {
+            nodes: 4,
+            ..rule(
+                "H19, turn",
+                h::H19_TURN,
+                SERVED,
+                cuts(&[(1, 0), (2, 0)], entries(&[0, 1, 0], others(1))),
+            )
+        },
+        rule("H19, incarnation", h::H19_INCARNATION, RESIDUE, {
+            cuts(
+                &[(1, 0)],
+                LogBounds { restarts: 1, faulty: vec![1], ..entries(&[0, 1, 0], others(1)) },
+            )
+        }),
         two(rule("P5", h::H_WITHDRAW, RESIDUE, resizes(weights(withdraws(others(1)))))),
     ]
 }
@@ -173,7 +242,8 @@ fn driver_rules() -> Vec<Omission> {
 
 fn search(omission: &Omission) -> Outcome {
     let &Omission { defects, breaks, nodes, k, ref bounds, .. } = omission;
-    let setup = Setup { defects, ..Setup::new(nodes, k) };
+    let slots = repeating(SlotOptions::default(), bounds);
+    let setup = Setup { defects, slots, ..Setup::new(nodes, k) };
     let model = LogModel::<Home>::new(setup, bounds.clone()).checking([breaks]);
     explore_log(model, SearchOrder::Breadth)
 }

@@ -149,11 +149,13 @@ fn outdated_messages_of_home_are_ignored_forever() {
         LogModel::<Home>::new(Setup { slots, ..Setup::new(nodes, 1) }, bounds).with_outdated()
     };
     let few = || LogBounds { entries: vec![0, 0, 1], faulty: vec![0], ..LogBounds::new(1) };
+    let cuts = vec![(NodeId(1), NodeId(0))];
     let worlds = [
         model(3, SlotOptions::default(), LogBounds { suspicions: 1, ..few() }),
         model(2, SlotOptions::default(), LogBounds { duplicates: 1, ..LogBounds::new(1) }),
         model(2, SlotOptions::default(), LogBounds { restarts: 1, ..LogBounds::new(1) }),
         model(2, again, LogBounds { losses: 1, ..LogBounds::new(1) }),
+        model(3, again, LogBounds { entries: vec![0, 1, 0], cuts, ..LogBounds::new(1) }),
     ];
     for model in &worlds {
         let count = outdated_at_home(model, Home::is_outdated);

@@ -7,8 +7,9 @@ use anyhow::Context;
 use clap::{ArgMatches, Args};
 use kgate_check::log_model::Omissions;
 use kgate_check::{LogBounds, LogModel, Outcome as Found, SearchOrder, explore_log};
-use kgate_core::{Defects, Protocol, Setup, Span};
+use kgate_core::{Defects, NodeId, Protocol, Setup, SlotOptions, Span};
 use kgate_protocols::registry::{self, Entry, MutexProtocol, Visitor};
+use kgate_sim::LinkCut;
 
 use super::options::CheckArgs;
 use super::{chosen, limits, text};
@@ -63,12 +64,43 @@ pub(crate) struct LogArgs {
         value_parser = clap::value_parser!(u32).range(..=16)
     )]
     pub(crate) durable: u32,
+    /// Links that may be cut, each at any time and for good: P-Q loses every message from process P
+    /// to process Q. Every two processes must still reach each other through a third one (home)
+    #[arg(long, value_name = "P-Q,..", value_delimiter = ',', value_parser = link)]
+    pub(crate) cuts: Vec<(NodeId, NodeId)>,
+    /// At k = 1 a holder hands its slot over directly to the next one (home, option H20)
+    #[arg(long)]
+    pub(crate) pass: bool,
+    /// The next home knows which slots clients of the home may have (home, option H21)
+    #[arg(long)]
+    pub(crate) witness: bool,
+}
+
+/// A link from a process to another, as `1-0`.
+fn link(text: &str) -> Result<(NodeId, NodeId), String> {
+    let node = |name: &str| name.parse().ok().map(NodeId);
+    let parse = || {
+        let (from, to) = text.split_once('-')?;
+        Some((node(from)?, node(to)?))
+    };
+    let link = parse().filter(|(from, to)| from != to);
+    link.ok_or_else(|| "not a link: write 1-0 for messages from p1 to p0".into())
 }
 
 impl LogArgs {
     /// The argument ids of all these options, as clap knows them.
-    pub(crate) const IDS: [&str; 7] =
-        ["faulty", "suspicions", "drains", "evictions", "adoptions", "client_deaths", "durable"];
+    pub(crate) const IDS: [&str; 10] = [
+        "faulty",
+        "suspicions",
+        "drains",
+        "evictions",
+        "adoptions",
+        "client_deaths",
+        "durable",
+        "cuts",
+        "pass",
+        "witness",
+    ];
 }
 
 /// Options that a protocol which follows the log has no use for. Its messages arrive in any order.
@@ -109,8 +141,21 @@ pub(super) fn conflict(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> O
         ));
     }
     let n = args.processes;
-    let unknown = args.log.faulty.iter().find(|node| **node >= n)?;
-    Some(format!("--faulty {unknown} with n = {n}: processes are 0 .. {}", n - 1))
+    if let Some(unknown) = args.log.faulty.iter().find(|node| **node >= n) {
+        return Some(format!("--faulty {unknown} with n = {n}: processes are 0 .. {}", n - 1));
+    }
+    if let Some((from, to)) = args.log.cuts.iter().find(|(from, to)| from.0.max(to.0) >= n) {
+        let (from, to) = (from.0, to.0);
+        return Some(format!("--cuts {from}-{to} with n = {n}: processes are 0 .. {}", n - 1));
+    }
+    let cut = |&(from, to): &(NodeId, NodeId)| LinkCut { from, to, at: Span::ZERO };
+    let cuts: Vec<LinkCut> = args.log.cuts.iter().map(cut).collect();
+    let all: Vec<NodeId> = (0..n).map(NodeId).collect();
+    let (one, other) = LinkCut::separated(&cuts, &all)?;
+    Some(format!(
+        "--cuts leaves no process that {one} and {other} both reach in both directions: cut fewer \
+         links, or take more processes"
+    ))
 }
 
 pub(super) fn run(args: &CheckArgs, entry: &Entry, left_out: Defects) -> Outcome {
@@ -128,7 +173,10 @@ pub(super) fn run(args: &CheckArgs, entry: &Entry, left_out: Defects) -> Outcome
 /// Explores the schedules.
 pub(super) fn search(args: &CheckArgs, entry: &Entry, left_out: Defects) -> Result<Found, Failure> {
     // Where messages are lost, processes repeat them. The length of a timer does not matter.
-    let slots = args.slots.options((args.loss > 0).then_some(Span::UNIT));
+    let repeat = args.loss > 0 || !args.log.cuts.is_empty();
+    let LogArgs { pass, witness, .. } = args.log;
+    let slots = args.slots.options(repeat.then_some(Span::UNIT));
+    let slots = SlotOptions { pass, witness, ..slots };
     let setup = Setup { defects: left_out, slots, ..Setup::new(args.processes, args.k) };
     registry::visit(entry, false, Search { setup, args })
 }
@@ -152,6 +200,7 @@ fn bounds(args: &CheckArgs, left_out: Defects) -> LogBounds {
         durable: args.log.durable,
         resizes: args.resize.clone(),
         losses: args.loss,
+        cuts: args.log.cuts.clone(),
         duplicates: args.duplicates,
         expiries: args.expiries.unwrap_or(0),
         omissions: Omissions {

@@ -24,7 +24,8 @@ channels and schedules do not exist there.
 The protocol home follows an agreed log, which is a part of what is explored: the log may suspect,
 drain or evict a process, add it again, change k, or hold a permit, and every process applies each
 entry at any time. Clients may ask another process to go on there. Messages arrive in any order,
-and p0 is home as long as it is fit, then p1, and so on. --loss makes processes repeat messages.
+and p0 is home as long as it is fit, then p1, and so on. --loss and --cuts make
+processes repeat messages.
 
 Exit codes: 0 all properties hold; 1 a property is violated; 2 usage error.
 

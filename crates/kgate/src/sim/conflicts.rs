@@ -18,9 +18,10 @@ const SLOTS_ONLY: [&str; 6] =
 const SLOTS_OWN: [&str; 6] = ["dissemination", "membership", "defer", "quiet", "batch", "lanes"];
 
 /// Options for messages, clients and detectors, which the state model does not have.
-const MESSAGES_ONLY: [&str; 26] = [
+const MESSAGES_ONLY: [&str; 27] = [
     "pause",
     "partition",
+    "cut",
     "loss",
     "duplicates",
     "load",

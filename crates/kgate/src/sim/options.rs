@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use kgate_core::{NodeId, Span};
-use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, Think};
+use kgate_sim::{Chance, Down, Latency, LinkCut, Partition, Pause, ReceiveCost, SendCost, Think};
 use kgate_spec::view::{Shown, Window};
 
 use super::log::LogArgs;
@@ -179,6 +179,10 @@ pub(crate) struct SimArgs {
     /// partition heals, or is lost if the protocol tolerates loss
     #[arg(long, value_name = "P+P@T..T,..", value_delimiter = ',')]
     pub(crate) partition: Vec<Partition>,
+    /// Links that lose every message from process P to process Q from time T to the end of the run;
+    /// every two processes must still reach each other through a third one (home with --ask-again)
+    #[arg(long, value_name = "P-Q@T,..", value_delimiter = ',')]
+    pub(crate) cut: Vec<LinkCut>,
     /// Probability that a message is lost within the measured time, for example 0.05
     /// (stabilizing; slots with --ask-again)
     #[arg(long, value_name = "X", default_value = "0")]

@@ -1,9 +1,9 @@
 //! Generates settings of a protocol that follows an agreed log: processes that crash and return,
 //! live ones that the log suspects, clears and evicts, resizes, and processes that apply the log
-//! late; clients that die, make their permits durable, or ask other processes to adopt them.
+//! late; links that are cut for good; clients that die, make their permits durable, or ask other processes to adopt them.
 
 use kgate_core::{NodeId, Span};
-use kgate_sim::{Agreement, Chance, Pause, Rng};
+use kgate_sim::{Agreement, Chance, LinkCut, Pause, Rng};
 
 use super::{interval, node, small};
 use crate::Case;
@@ -81,4 +81,30 @@ fn periods(nodes: u32, duration: Span, many: bool, rng: &mut Rng) -> Vec<Pause> 
         Pause { node, from, until }
     };
     (0..if many { small(count) * 4 } else { small(count) }).map(period).collect()
+}
+
+/// Cuts links to the end of the run, for half of the seeds; every two processes that never crash for
+/// good still reach each other.
+pub(crate) fn cut(case: &mut Case, rng: &mut Rng) {
+    let config = &mut case.config;
+    if config.random_crashes > 0 || rng.below(2) == 0 {
+        return;
+    }
+    let for_good = |node: NodeId| {
+        config.crashes.iter().any(|crash| crash.node == node && crash.back.is_none())
+    };
+    let lasting: Vec<NodeId> =
+        (0..config.nodes).map(NodeId).filter(|node| !for_good(*node)).collect();
+    for _ in 0..rng.within(1, 4) {
+        let (from, to) = (node(rng, config.nodes), node(rng, config.nodes));
+        let at = Span(rng.below(config.duration.0 / TENTH.0) * TENTH.0);
+        let mut cuts = config.disturbance.cuts.clone();
+        cuts.push(LinkCut { from, to, at });
+        if rng.below(2) == 0 {
+            cuts.push(LinkCut { from: to, to: from, at });
+        }
+        if from != to && LinkCut::separated(&cuts, &lasting).is_none() {
+            config.disturbance.cuts = cuts;
+        }
+    }
 }

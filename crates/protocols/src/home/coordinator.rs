@@ -126,10 +126,12 @@ impl Coordinator {
         self.peers.get(&node).map_or(0, |peer| peer.version)
     }
 
-    /// Whether a member may lack an assignment, on links that lose messages.
-    pub(super) fn is_unacknowledged(&self) -> bool {
-        self.peers.iter().any(|(node, peer)| *node != self.me && peer.version > peer.seen)
-            || self.has_unacknowledged_note()
+    /// The members that may lack an assignment or a note, on links that lose messages.
+    pub(super) fn unacknowledged(&self) -> impl Iterator<Item = NodeId> {
+        let peers =
+            self.peers.iter().filter(|(node, peer)| **node != self.me && peer.version > peer.seen);
+        let witness = self.notes.as_ref().and_then(|notes| notes.unacknowledged());
+        peers.map(|(node, _)| *node).chain(witness)
     }
 
     /// Goes on after a pause in which messages may have been lost.
@@ -460,6 +462,7 @@ impl Coordinator {
             from: self.incarnation,
             to: peer.incarnation,
             index: log.index,
+            path: None,
         };
         let (version, acked, seen, recall) = (peer.version, peer.last, peer.seen, peer.recalled);
         let lines = self.lines(node);

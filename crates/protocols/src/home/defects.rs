@@ -102,3 +102,11 @@ pub const H21_LAST: Defects = Defects::bit(44);
 pub const H21_OTHERS: Defects = Defects::bit(45);
 /// H21: the slots in the note are sure, too.
 pub const H21_NOTED: Defects = Defects::bit(46);
+/// H19: no message takes a relay.
+pub const H19: Defects = Defects::bit(47);
+/// H19: an answer does not take the relay of what it answers.
+pub const H19_ANSWER: Defects = Defects::bit(48);
+/// H19: only the first relay is tried.
+pub const H19_TURN: Defects = Defects::bit(49);
+/// H19: of a relayed message the incarnations are not looked at.
+pub const H19_INCARNATION: Defects = Defects::bit(50);

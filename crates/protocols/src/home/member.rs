@@ -317,7 +317,7 @@ impl Home {
         let asks = asks.collect();
         let holds = member.holds.iter();
         Report {
-            head: Head { term, from: self.incarnation, to: home, index },
+            head: Head { term, from: self.incarnation, to: home, index, path: None },
             version,
             seen: member.seen,
             acked: member.acked,

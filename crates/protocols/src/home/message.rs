@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::closing::Closing;
 use super::grant::Grant;
 use super::pass::Next;
+use super::relay::Path;
 use crate::slots::SlotSet;
 
 /// What both messages begin with.
@@ -24,6 +25,8 @@ pub struct Head {
     pub to: Incarnation,
     /// The last log entry that the sender has applied.
     pub index: LogIndex,
+    /// Where it comes from and goes to, if it takes a relay (H19).
+    pub path: Option<Path>,
 }
 
 /// A waiting request of a member.
@@ -197,6 +200,21 @@ impl HomeMessage {
         }
     }
 
+    pub(super) fn head_mut(&mut self) -> &mut Head {
+        match self {
+            Self::Report(report) => &mut report.head,
+            Self::Assignment(assignment) => &mut assignment.head,
+            Self::Pass(pass) => &mut pass.head,
+            Self::Note(note) => &mut note.head,
+            Self::Noted(noted) => &mut noted.head,
+        }
+    }
+
+    /// The process that has made this message, which has come from `neighbour`.
+    pub(super) fn origin(&self, neighbour: NodeId) -> NodeId {
+        self.head().path.map_or(neighbour, |path| path.from)
+    }
+
     /// What decides which of two messages of one sender and kind is newer.
     pub(super) fn age(&self) -> (Incarnation, Term, u64) {
         let Head { from, term, .. } = self.head();
@@ -327,9 +345,12 @@ impl fmt::Display for Line {
     }
 }
 
-/// `Report e0 v2 seen 1: waits #1 w1; holds {0} by 0/1`.
+/// `Report e0 v2 seen 1: waits #1 w1; holds {0} by 0/1`, with its path before it if it takes a relay.
 impl fmt::Debug for HomeMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Path { from, to }) = self.head().path {
+            write!(f, "{from} to {to}: ")?;
+        }
         match self {
             Self::Report(report) => {
                 write!(f, "Report e{} v{}", report.head.term.0, report.version)?;

@@ -36,11 +36,12 @@
 //!
 //! - `member.rs`: clients, what they hold, reports; `adoption.rs`: permits that go on elsewhere;
 //! - `coordinator.rs`: the home in its term, with its `table.rs`; `closing.rs`: what it leaves;
-//! - `pass.rs`: hand-over from holder to holder; `witness.rs`: what survives the home;
+//! - `pass.rs`: hand-over from holder to holder; `witness.rs`: what survives the home; `relay.rs`:
+//!   messages between members that do not reach each other;
 //! - `suspend.rs`: a clean stop, and resuming after it;
 //! - `grant.rs`, `message.rs`: names and messages;
 //! - `explore.rs`: what the model checker may know;
-//! - `defects.rs`: what goes wrong without each rule (H1 to H17, H20, H21, cited at the code);
+//! - `defects.rs`: what goes wrong without each rule (H1 to H17, H19 to H21, cited at the code);
 //!   `omissions.rs`: the same by name, for the laboratory.
 //!
 //! Citation: the design is kgate's own. Homes of resources are those of VMS, GFS2 and OCFS2 lock
@@ -50,8 +51,10 @@
 //! which assignments carry. What was adopted is never handed over or cached, so attempts begin with
 //! 0 for every client that is let in by a grant. A promise of a slot (H20) is taken back when k
 //! grows or the slot is adopted; of a slot that the log holds, the promised member says whether it
-//! has it. What the home has not told itself (H21) needs no withdrawal at a change of term. The
-//! relay (H19) of the design is not here. The driver keeps three rules of time: a client's
+//! has it. What the home has not told itself (H21) needs no withdrawal at a change of term. A relay
+//! (H19) is forgotten when it was not used for a while, and not after a direct probe and its echo:
+//! so nothing is sent while there is nothing to say, and the state of links is one map per process
+//! instead of one per report and assignment. The driver keeps three rules of time: a client's
 //! lapse is passed on only after all that the log had decided at its deadline (H13), a durable
 //! permit's grant is released only after the log holds it (H14), and an adoption request
 //! is passed on only under a lease that outlasts the client's (H18).
@@ -66,6 +69,7 @@ mod member;
 mod message;
 pub mod omissions;
 mod pass;
+mod relay;
 mod suspend;
 mod table;
 mod witness;
@@ -76,6 +80,7 @@ pub use message::{
     AdoptionRequest, Assignment, Head, Held, HomeMessage, Line, Note, Noted, Pass, Report, Wait,
 };
 pub use pass::Next;
+pub use relay::Path;
 pub use suspend::Suspended;
 
 use alloc::boxed::Box;
@@ -89,8 +94,9 @@ use kgate_core::{
 };
 
 use coordinator::Coordinator;
-use defects::{H2, H3};
+use defects::{H2, H3, H19_INCARNATION};
 use member::{Hold, Member, Usage};
+use relay::Links;
 use witness::{Former, Known};
 
 /// The greatest number of messages put aside for later log entries. Further ones are dropped as if
@@ -124,10 +130,15 @@ pub struct Home {
     member: Member,
     /// The table and the queue, while this process is home.
     coordinator: Option<Box<Coordinator>>,
-    /// Messages that count only after later log entries: the newest of each sender and kind.
+    /// Messages that count only after later log entries, with the neighbour that each has come
+    /// from: the newest of each origin and kind.
     aside: Vec<(NodeId, HomeMessage)>,
+    /// The links that do not work, or may not.
+    links: Links,
     /// How often the timer has fired since all was acknowledged; `None` while it does not run.
     repeats: Option<u8>,
+    /// Whether [`HomeTimer::Forget`] runs.
+    may_forget: bool,
 }
 
 /// The options that matter here.
@@ -146,6 +157,9 @@ struct Options {
 pub enum HomeTimer {
     /// Fires while a report or an assignment is not acknowledged, and repeats it. Stops by itself.
     Repeat,
+    /// Fires while messages take a relay, at long intervals: forgets relays that were not used since
+    /// it fired last (H19). Stops by itself.
+    Forget,
 }
 
 type Out = Outbox<Home>;
@@ -191,9 +205,9 @@ impl Home {
         }
         let former = core::mem::replace(&mut self.log, log);
         self.follow_log(former.directory.changes(), out);
-        for (from, message) in core::mem::take(&mut self.aside) {
+        for (neighbour, message) in core::mem::take(&mut self.aside) {
             // It was checked on arrival, but not against what is known now.
-            let _ = self.on_deliver(from, message, out);
+            let _ = self.on_deliver(neighbour, message, out);
         }
         Ok(())
     }
@@ -232,18 +246,26 @@ impl Home {
         }
     }
 
+    /// A message has come from a neighbour: its origin, or a relay.
     fn on_deliver(
         &mut self,
-        from: NodeId,
+        neighbour: NodeId,
         message: HomeMessage,
         out: &mut Out,
     ) -> Result<(), Refusal> {
-        if from == self.me || from.0 >= Fence::NODES {
-            return Err(Refusal::UnknownNode(from));
+        let (head, from) = (message.head(), message.origin(neighbour));
+        for node in [neighbour, from] {
+            if node == self.me || node.0 >= Fence::NODES {
+                return Err(Refusal::UnknownNode(node));
+            }
         }
         message.check()?;
-        let head = message.head();
-        if head.to < self.incarnation && !self.defects.has(H3) {
+        if let Some(path) = head.path.filter(|path| path.to != self.me) {
+            return self.relay(neighbour, path, message, out);
+        }
+        let of_any =
+            self.defects.has(H3) || head.path.is_some() && self.defects.has(H19_INCARNATION);
+        if head.to < self.incarnation && !of_any {
             return Ok(()); // H3. Put aside, it could take the place of one to this incarnation.
         }
         let is_early = match &message {
@@ -252,53 +274,84 @@ impl Home {
             HomeMessage::Assignment(_) | HomeMessage::Pass(_) | HomeMessage::Noted(_) => false,
         };
         if is_early || self.home.is_none_or(|home| head.term > home.term) {
-            self.put_aside(from, message); // H2
+            self.put_aside(neighbour, message); // H2
             return Ok(());
         }
         let present = self.log.directory.incarnation(from) == Some(head.from);
         let is_mine = self.is_member && head.to == self.incarnation;
-        let counts = present && is_mine || self.defects.has(H3) && self.is_member;
-        if !counts {
+        if !(present && is_mine || of_any && self.is_member) {
             return Ok(()); // H3
         }
-        let is_present_term = self.home.is_some_and(|home| home.term == head.term);
-        match message {
-            HomeMessage::Assignment(assignment) => {
-                if !self.is_outdated(head.term, from) {
+        self.take_in(from, neighbour, message, out)
+    }
+
+    /// H19: a message for another goes on to it, once, whatever is known here of its content.
+    fn relay(
+        &self,
+        neighbour: NodeId,
+        path: Path,
+        message: HomeMessage,
+        out: &mut Out,
+    ) -> Result<(), Refusal> {
+        if path.from != neighbour {
+            return Err(Refusal::Malformed("a message that was relayed before"));
+        }
+        if self.log.directory.incarnation(path.to).is_some() {
+            out.send(path.to, message);
+        }
+        Ok(())
+    }
+
+    /// A message of a present incarnation to this one, after the log entries that it supposes.
+    fn take_in(
+        &mut self,
+        from: NodeId,
+        neighbour: NodeId,
+        message: HomeMessage,
+        out: &mut Out,
+    ) -> Result<(), Refusal> {
+        let term = message.head().term;
+        let is_present_term = self.home.is_some_and(|home| home.term == term);
+        let is_outdated = self.is_outdated_here(from, &message);
+        let coordinator = self.coordinator.as_mut().filter(|_| is_present_term);
+        if let (HomeMessage::Report(report), Some(home)) = (&message, &coordinator)
+            && report.seen > home.version_to(from)
+            && !self.defects.has(H3.with(H19_INCARNATION))
+        {
+            return Err(Refusal::Malformed("an assignment seen that was never sent"));
+        }
+        if !is_outdated {
+            self.links.on_message(from, neighbour, self.defects);
+        }
+        match (message, coordinator) {
+            (HomeMessage::Assignment(assignment), _) => {
+                if !self.is_outdated(term, from) {
                     self.on_assignment(*assignment, out);
                 }
             }
-            HomeMessage::Pass(pass) => self.on_pass(&pass, out),
-            HomeMessage::Note(note) => self.on_note(from, *note, out),
-            HomeMessage::Noted(noted) => {
-                if let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_present_term) {
-                    coordinator.on_noted(from, &noted);
-                }
-            }
-            HomeMessage::Report(report) => {
-                // H1. Only the home of this term is sent a report of it.
-                if let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_present_term) {
-                    if report.seen > coordinator.version_to(from) && !self.defects.has(H3) {
-                        return Err(Refusal::Malformed("an assignment seen that was never sent"));
-                    }
-                    coordinator.on_report(from, *report, &self.log);
-                }
-            }
+            (HomeMessage::Pass(pass), _) => self.on_pass(&pass, out),
+            (HomeMessage::Note(note), _) => self.on_note(from, *note, out),
+            (HomeMessage::Noted(noted), Some(home)) => home.on_noted(from, &noted),
+            // H1. Only the home of this term is sent a report of it.
+            (HomeMessage::Report(report), Some(home)) => home.on_report(from, *report, &self.log),
+            (HomeMessage::Noted(_) | HomeMessage::Report(_), None) => {}
         }
         Ok(())
     }
 
     /// Puts a message aside until more of the log has been applied.
-    fn put_aside(&mut self, from: NodeId, message: HomeMessage) {
+    fn put_aside(&mut self, neighbour: NodeId, message: HomeMessage) {
+        let kind = kgate_core::Message::kind(&message);
         let same = |(other, kept): &(NodeId, HomeMessage)| {
-            *other == from && kgate_core::Message::kind(kept) == kgate_core::Message::kind(&message)
+            kept.origin(*other) == message.origin(neighbour)
+                && kgate_core::Message::kind(kept) == kind
         };
         if let Some(place) = self.aside.iter().position(same) {
             if self.aside[place].1.age() < message.age() {
-                self.aside[place].1 = message;
+                self.aside[place] = (neighbour, message);
             }
         } else if self.aside.len() < ASIDE {
-            self.aside.push((from, message));
+            self.aside.push((neighbour, message));
         }
     }
 
@@ -310,31 +363,46 @@ impl Home {
                 let report = self.make_report(home.incarnation, home.term);
                 match &mut self.coordinator {
                     Some(coordinator) => coordinator.on_report(self.me, report, &self.log),
-                    None => out.send(home.node, HomeMessage::Report(Box::new(report))),
+                    None => {
+                        let report = HomeMessage::Report(Box::new(report));
+                        self.links.send(self.me, home.node, report, out);
+                    }
                 }
                 continue;
             }
             let Some(coordinator) = &mut self.coordinator else { break };
             coordinator.follow_own(self.witness, &self.member);
             if let Some((witness, note)) = coordinator.next_note(&self.log) {
-                out.send(witness, HomeMessage::Note(Box::new(note)));
+                let note = HomeMessage::Note(Box::new(note));
+                self.links.send(self.me, witness, note, out);
             }
             let Some((to, assignment)) = coordinator.next_assignment(&self.log) else { break };
             if to == self.me {
                 self.on_assignment(assignment, out);
             } else {
-                out.send(to, HomeMessage::Assignment(Box::new(assignment)));
+                let assignment = HomeMessage::Assignment(Box::new(assignment));
+                self.links.send(self.me, to, assignment, out);
             }
         }
         if self.repeats.is_none() && self.is_unacknowledged() {
             self.arm(0, out);
         }
+        if !self.may_forget && self.links.take_relays() {
+            self.arm_forget(out);
+        }
     }
 
-    /// Whether something that was said may have been lost.
+    /// The processes that may lack something that was said to them.
+    fn unacknowledged(&self) -> Vec<NodeId> {
+        match (&self.coordinator, self.home) {
+            (Some(coordinator), _) => coordinator.unacknowledged().collect(),
+            (None, Some(home)) if self.member.version > self.member.acked => [home.node].into(),
+            (None, Some(_) | None) => Vec::new(),
+        }
+    }
+
     fn is_unacknowledged(&self) -> bool {
-        let reported = self.member.version > self.member.acked && self.coordinator.is_none();
-        reported || self.coordinator.as_ref().is_some_and(|home| home.is_unacknowledged())
+        !self.unacknowledged().is_empty()
     }
 
     fn arm(&mut self, repeats: u8, out: &mut Out) {
@@ -344,9 +412,18 @@ impl Home {
         }
     }
 
+    /// Repeats what is not acknowledged.
     fn on_repeat(&mut self, out: &mut Out) {
         let repeats = self.repeats.take().unwrap_or_default();
-        if !self.is_member || !self.is_unacknowledged() {
+        if !self.is_member {
+            self.links.forget();
+            return;
+        }
+        let silent = self.unacknowledged();
+        let members = self.log.directory.members().map(|(node, _)| node);
+        let relays: Vec<NodeId> = members.filter(|node| *node != self.me).collect();
+        self.links.repeat(&silent, &relays, self.defects);
+        if silent.is_empty() {
             return;
         }
         self.member.due |= self.member.version > self.member.acked && self.coordinator.is_none();
@@ -354,6 +431,22 @@ impl Home {
             coordinator.repeat();
         }
         self.arm((repeats + 1).min(MOST_DOUBLINGS), out);
+    }
+
+    fn arm_forget(&mut self, out: &mut Out) {
+        if let Some(after) = self.options.ask_again {
+            self.may_forget = true;
+            let least = after.times(2 << MOST_DOUBLINGS);
+            out.arm_within(HomeTimer::Forget, least, least.times(2));
+        }
+    }
+
+    /// Forgets relays that were not used for a while. [`Self::settle`] arms the timer again if some
+    /// are left.
+    fn on_forget(&mut self) {
+        self.may_forget = false;
+        let silent = self.unacknowledged();
+        self.links.forget_unused(&silent);
     }
 
     /// The processes that a waiting request needs a message of: the home, and at the home the
@@ -384,6 +477,7 @@ impl Home {
             Input::Applied(log) => return self.on_applied(log, out),
             Input::Lease(valid) => self.on_lease(valid, out),
             Input::Expire(HomeTimer::Repeat) => self.on_repeat(out),
+            Input::Expire(HomeTimer::Forget) => self.on_forget(),
             Input::Resize(_) => return unsupported("a change of k outside of the log"),
             Input::Reserved(_) => return unsupported("reserved slots outside of the log"),
             Input::Crashed { .. } | Input::Joined { .. } => {
@@ -426,7 +520,9 @@ impl Protocol for Home {
             member: Member::default(),
             coordinator: None,
             aside: Vec::new(),
+            links: Links::default(),
             repeats: None,
+            may_forget: false,
         };
         if let Some(suspended) = restored {
             process.resume_from(*suspended, out);

@@ -207,7 +207,7 @@ impl Home {
         };
         let Next { node, incarnation, ticket, grant } = next;
         let (from, index) = (self.incarnation, self.log.index);
-        let head = Head { term: grant.term, from, to: incarnation, index };
+        let head = Head { term: grant.term, from, to: incarnation, index, path: None };
         let held = Held { slots: SlotSet::new([SLOT].into()), grant };
         let line = Line { ticket: Some(ticket), held, keep: false, next: None };
         out.send(node, HomeMessage::Pass(Pass { head, line, k: self.log.k }.into()));

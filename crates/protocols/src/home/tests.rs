@@ -8,6 +8,7 @@ mod harness;
 mod malformed;
 mod moves;
 mod pass;
+mod relay;
 mod walks;
 mod witness;
 

@@ -56,6 +56,11 @@ pub(super) struct Notes {
 }
 
 impl Notes {
+    /// The witness, if it may lack the newest note.
+    pub(super) fn unacknowledged(&self) -> Option<NodeId> {
+        (self.version > self.acked).then_some(self.witness.node)
+    }
+
     fn covers(&self, slot: u32) -> bool {
         self.slots.get(&slot).is_some_and(|since| *since <= self.acked)
     }
@@ -175,19 +180,14 @@ impl Coordinator {
         notes.due = false;
         let Placement { node, incarnation: to, term: period } = notes.witness;
         let slots: Vec<u32> = notes.slots.keys().copied().collect();
-        let head = Head { term, from, to, index: log.index };
+        let head = Head { term, from, to, index: log.index, path: None };
         let slots = SlotSet::new(slots.into());
         Some((node, Note { head, period, version: notes.version, slots }))
     }
 
-    /// Whether the witness may lack a note.
-    pub(super) fn has_unacknowledged_note(&self) -> bool {
-        self.notes.as_ref().is_some_and(|notes| notes.version > notes.acked)
-    }
-
     pub(super) fn repeat_note(&mut self) {
         if let Some(notes) = &mut self.notes {
-            notes.due |= notes.version > notes.acked;
+            notes.due |= notes.unacknowledged().is_some();
         }
     }
 
@@ -221,8 +221,10 @@ impl Home {
         if self.known.as_deref().is_none_or(newer) {
             self.known = Some(Box::new(Known { period, version, slots }));
         }
-        let head = Head { term: head.term, from: head.to, to: head.from, index: self.log.index };
-        out.send(from, HomeMessage::Noted(Noted { head, period, version }.into()));
+        let (term, index) = (head.term, self.log.index);
+        let head = Head { term, from: head.to, to: head.from, index, path: None };
+        let noted = HomeMessage::Noted(Noted { head, period, version }.into());
+        self.links.send(self.me, from, noted, out);
     }
 
     /// This process becomes home: what it knows of the former home's clients, if it was its witness

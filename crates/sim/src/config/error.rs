@@ -3,6 +3,7 @@
 use kgate_core::{NodeId, Span};
 
 use super::TIME_MAX;
+use crate::link_cut::LinkCut;
 
 /// Why a run cannot start. Each message says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -225,6 +226,36 @@ pub enum ConfigError {
     OverlappingPauses {
         /// The process.
         node: NodeId,
+    },
+    /// Cut links, and the protocol does not relay.
+    #[error(
+        "this protocol waits for ever for a process that it does not reach: leave out --cut, or \
+         choose home with --ask-again"
+    )]
+    CutUnsupported,
+    /// A cut link of an unknown process, from a process to itself, or after the end.
+    #[error(
+        "the link {cut} cannot be cut: write P-Q@T with two processes of p0 .. p{} and T before \
+         the run's end at {duration}", nodes - 1
+    )]
+    InvalidCut {
+        /// The cut link.
+        cut: LinkCut,
+        /// The number of processes.
+        nodes: u32,
+        /// The end of the run.
+        duration: Span,
+    },
+    /// Cut links without a process that could relay.
+    #[error(
+        "the cut links leave no process that {one} and {other} both reach in both directions: \
+         cut fewer links, or take more processes"
+    )]
+    CutApart {
+        /// A process.
+        one: NodeId,
+        /// Another process.
+        other: NodeId,
     },
     /// A partition with an empty side.
     #[error(

@@ -18,6 +18,8 @@ pub(super) struct NetworkFaults {
     loss: Chance,
     duplicates: Chance,
     cuts: Vec<Cut>,
+    /// Links that lose everything from some time on.
+    cut_links: Vec<(NodeId, NodeId, Time)>,
     /// Messages that would cross a cut are lost instead of delayed.
     drops: bool,
     /// The end of loss and duplication.
@@ -52,11 +54,14 @@ impl NetworkFaults {
                 (Time::ZERO + partition.from, (Time::ZERO + partition.until).min(end));
             Cut { inside, direction: partition.direction, from, until }
         });
+        let cut_links = disturbance.cuts.iter();
+        let cut_links = cut_links.map(|cut| (cut.from, cut.to, Time::ZERO + cut.at));
         disturbance.affects_network().then(|| Self {
             rng: Rng::fork(config.seed, "trouble"),
             loss: disturbance.loss,
             duplicates: disturbance.duplicates,
             cuts: cuts.collect(),
+            cut_links: cut_links.collect(),
             drops: config.claims.tolerates_loss,
             end,
         })
@@ -73,7 +78,7 @@ impl NetworkFaults {
         if self.duplicates.happens(&mut self.rng) { 2 } else { 1 }
     }
 
-    /// When a message that would arrive at `at` does arrive; none if a cut drops it. Delays by cuts
+    /// When a message that would arrive at `at` does arrive; none if a cut loses it. Delays by cuts
     /// keep the order.
     pub(super) fn after_cuts(&self, from: NodeId, to: NodeId, mut at: Time) -> Option<Time> {
         while let Some(cut) = self.cuts.iter().find(|cut| cut.blocks(from, to, at)) {
@@ -82,7 +87,9 @@ impl NetworkFaults {
             }
             at = cut.until;
         }
-        Some(at)
+        let is_cut =
+            self.cut_links.iter().any(|link| (link.0, link.1) == (from, to) && link.2 <= at);
+        (!is_cut).then_some(at)
     }
 }
 

@@ -9,6 +9,7 @@ use kgate_spec::NotLeftLying;
 
 use super::Simulation;
 use super::event::EventOf;
+use crate::link_cut::LinkCut;
 use crate::queue::EventQueue;
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
@@ -22,7 +23,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         if !stalled && self.config.claims.follows_log && self.ask_for_everything() {
             stalled = self.run_to_rest_or_end(to_the_end);
         }
-        if self.checkers.waiting() > 0 && self.crashed <= self.config.claims.tolerates {
+        if self.checkers.waiting() > 0 && self.is_tolerated() {
             if stalled {
                 self.checkers.stalled(self.now);
             } else {
@@ -37,6 +38,14 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             self.check_residue();
         }
         self.checkers.waiting()
+    }
+
+    /// Whether no more processes crashed than the protocol tolerates, and every two live ones still
+    /// reach each other, through a third one where a link is cut.
+    fn is_tolerated(&self) -> bool {
+        let live = self.live();
+        self.crashed <= self.config.claims.tolerates
+            && LinkCut::separated(&self.config.disturbance.cuts, &live).is_none()
     }
 
     /// Runs on until no request waits, or nothing is left to happen. True if nothing was granted
@@ -177,8 +186,11 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         // Tokens that take turns down a tree reach its leaves once in as many waves as it has
         // leaves, which may double per level.
         let waves = if self.config.claims.heals { 1 << nodes.min(12) } else { 1 };
-        let patience =
-            self.config.load.patience + self.config.slots.ask_again.unwrap_or_default().times(8);
+        // A relay is found in at most two turns of all ways, at growing intervals, and forgotten
+        // after a while (`home`, H19).
+        let repeats = if self.config.claims.follows_log { 64 * nodes.min(64) + 128 } else { 8 };
+        let patience = self.config.load.patience
+            + self.config.slots.ask_again.unwrap_or_default().times(repeats);
         detection.times(rounds * waves)
             + if self.config.claims.slots { patience } else { Span::ZERO }
             + queues

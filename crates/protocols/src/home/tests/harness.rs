@@ -14,6 +14,7 @@ macro_rules! trace {
 }
 
 mod adoptions;
+mod cuts;
 mod healing;
 mod log;
 
@@ -58,6 +59,8 @@ pub(super) struct Config {
     pub(super) losses: bool,
     /// Processes stop cleanly and resume, where messages may be lost.
     pub(super) suspends: bool,
+    /// Links between two processes are cut, to the end of the run, where messages may be lost.
+    pub(super) cuts: bool,
     /// The number of changes of the directory before the gate was created.
     pub(super) before: u32,
 }
@@ -234,6 +237,7 @@ impl Harness {
             92..94 if config.durable => self.hold(a),
             94..95 if config.durable => self.free(a),
             95..96 if config.doubles => self.double(a),
+            96..97 if config.cuts && b.is_multiple_of(2) => self.cut(node, b / 2),
             96..97 if config.suspends => self.suspend(node),
             97..98 if config.losses => self.lose(a),
             98..100 if config.losses => self.fire(a),

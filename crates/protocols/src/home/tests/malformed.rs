@@ -8,7 +8,7 @@ use kgate_testkit::Rng;
 use super::fixture::Fixture;
 use crate::home::{
     AdoptionRequest, Assignment, Closing, Grant, Head, Held, HomeMessage, Last, Line, Next, Note,
-    Noted, Pass, Report, Wait,
+    Noted, Pass, Path, Report, Wait,
 };
 use crate::slots::SlotSet;
 
@@ -75,6 +75,8 @@ fn head(rng: &mut Rng) -> Head {
         from: inc(rng),
         to: inc(rng),
         index: LogIndex(if rng.below(4) == 0 { number(rng) } else { 0 }),
+        path: (rng.below(8) == 0)
+            .then(|| Path { from: NodeId(small(rng)), to: NodeId(small(rng)) }),
     }
 }
 

@@ -25,6 +25,7 @@ fn drawn(seed: u64, extended: bool, defects: Defects, omissions: Omissions) -> (
     let mut config = Config {
         pass: false,
         witness: false,
+        cuts: false,
         suspends: losses && coin(2),
         losses,
         keep: !coin(3),
@@ -60,6 +61,7 @@ fn extend(config: &mut Config, rng: &mut Rng) {
     if config.pass && below(rng, 4) > 0 {
         config.k = 1;
     }
+    config.cuts = config.losses && below(rng, 2) == 0;
 }
 
 /// The violation of a run, a panic included.
@@ -130,9 +132,9 @@ fn each_omission_is_found() {
     use crate::home::defects::{
         H_FENCE, H_WITHDRAW, H1, H2, H3, H4_ASSIGNMENTS, H4_REPORTS, H5, H6_EARLY, H6_LATE,
         H6_SILENT, H7, H8_ADOPTED, H8_UNSURE, H9_ANY, H9_LAPSE, H9_STALE, H10, H11_FIRST, H11_LAST,
-        H11_LATEST, H11_SURE, H11_TWO, H12, H15, H17, H20_CANCEL, H20_CLOSING, H20_EVICT,
-        H20_FORGET, H20_FREE, H20_HELD, H20_LAPSE, H20_RESERVED, H20_TERM, H20_UNSURE, H21_EARLY,
-        H21_LAST, H21_NOTED, H21_OTHERS, H21_PERIOD,
+        H11_LATEST, H11_SURE, H11_TWO, H12, H15, H17, H19, H19_ANSWER, H19_INCARNATION, H19_TURN,
+        H20_CANCEL, H20_CLOSING, H20_EVICT, H20_FORGET, H20_FREE, H20_HELD, H20_LAPSE,
+        H20_RESERVED, H20_TERM, H20_UNSURE, H21_EARLY, H21_LAST, H21_NOTED, H21_OTHERS, H21_PERIOD,
     };
     let switches = [
         ("H1", H1),
@@ -159,6 +161,10 @@ fn each_omission_is_found() {
         ("H12", H12),
         ("H15", H15),
         ("H17", H17),
+        ("H19", H19),
+        ("H19_ANSWER", H19_ANSWER),
+        ("H19_TURN", H19_TURN),
+        ("H19_INCARNATION", H19_INCARNATION),
         ("H20_UNSURE", H20_UNSURE),
         ("H20_LAPSE", H20_LAPSE),
         ("H20_HELD", H20_HELD),

@@ -6,7 +6,7 @@ use kgate_testkit::{each_seed, seeds};
 
 use super::super::LapseSeen;
 use super::log::TotalOrder;
-use super::runs::run_of;
+use super::runs::{run_of, run_with_a_cut};
 use super::{MILLISECOND, Mutation, SECOND, Simulation};
 
 impl Simulation {
@@ -111,6 +111,20 @@ fn at_most_k_with_homes_and_durable_permits() {
     assert!(grants > 0 && held > 100);
 }
 
+/// H19: the same while two nodes never reach each other; after the other faults have healed every
+/// client is served.
+#[test]
+fn a_cut_link_blocks_no_client() {
+    let mut grants = 0;
+    each_seed(seeds(1, 40), "-p kgate-node --lib simulation::homes", |seed| {
+        let (simulation, wrong) = run_with_a_cut(seed);
+        assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
+        grants += simulation.checker.grants;
+    });
+    println!("{grants} grants");
+    assert!(grants > 0);
+}
+
 /// The checker detects each mutation within a number of runs.
 #[test]
 fn mutations_with_homes_are_detected() {
@@ -175,6 +189,27 @@ fn a_clean_stop_keeps_permits() {
         assert!(simulation.inside(1), "node {stops}: {:?}", simulation.describe());
         assert_eq!(simulation.checker.violations, Vec::<String>::new());
     }
+}
+
+/// H19: a node that does not reach the home, nor is reached by it, keeps its lease and is served
+/// through the third node; and the slot that it returns goes to the next one.
+#[test]
+fn a_node_that_does_not_reach_the_home_is_served() {
+    let mut simulation = Simulation::quiet(3, 1).of("home");
+    simulation.run_until(2 * SECOND);
+    let home = simulation.home(0);
+    let others: Vec<u32> = (0..3).filter(|node| NodeId(*node) != home).collect();
+    let [cut, third] = others[..] else { panic!("of three nodes one is home") };
+    simulation.cut.extend([(home, NodeId(cut)), (NodeId(cut), home)]);
+    simulation.acquire(cut as usize);
+    simulation.run_until(4 * SECOND);
+    assert!(simulation.inside(cut as usize), "{:?}", simulation.describe());
+    simulation.acquire(third as usize);
+    simulation.run_until(5 * SECOND);
+    simulation.leave(cut as usize, true);
+    simulation.run_until(7 * SECOND);
+    assert!(simulation.inside(third as usize), "{:?}", simulation.describe());
+    assert_eq!(simulation.home(0), home, "nobody was suspected");
 }
 
 /// A waiting request names the home; once the home is silent and another node is home, that one

@@ -159,6 +159,8 @@ pub(super) struct Simulation {
     mutation: Option<Mutation>,
     /// Links on which nothing arrives.
     cut: BTreeSet<(NodeId, NodeId)>,
+    /// Those of them that never heal.
+    cut_for_good: BTreeSet<(NodeId, NodeId)>,
     loss: u64,
     delay_most: u64,
     healed: bool,
@@ -229,6 +231,7 @@ impl Simulation {
             checker: Checker::new(k),
             mutation,
             cut: BTreeSet::new(),
+            cut_for_good: BTreeSet::new(),
             loss: 0,
             delay_most: 5 * MILLISECOND,
             healed: false,

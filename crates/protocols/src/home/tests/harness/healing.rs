@@ -1,4 +1,4 @@
-//! The end of a run: all faults end, and everything must come to rest.
+//! The end of a run: all faults end but cuts, and everything must come to rest.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -30,6 +30,7 @@ impl Harness {
                 self.come_back(node, 0)?;
             }
         }
+        self.mend_hopeless_cuts();
         self.rest()?;
         // Whatever is left in a table without being held is in the way of this request.
         if let Some(&node) = self.net.live().last() {
