@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::{ArgMatches, Args};
 use kgate_check::log_model::Omissions;
 use kgate_check::{LogBounds, LogModel, Outcome as Found, SearchOrder, explore_log};
-use kgate_core::{Defects, NodeId, Protocol, Setup, SlotOptions, Span};
+use kgate_core::{Defects, NodeId, Protocol, Setup, Span};
 use kgate_protocols::registry::{self, Entry, MutexProtocol, Visitor};
 use kgate_sim::LinkCut;
 
@@ -68,12 +68,6 @@ pub(crate) struct LogArgs {
     /// to process Q. Every two processes must still reach each other through a third one (home)
     #[arg(long, value_name = "P-Q,..", value_delimiter = ',', value_parser = link)]
     pub(crate) cuts: Vec<(NodeId, NodeId)>,
-    /// At k = 1 a holder hands its slot over directly to the next one (home, option H20)
-    #[arg(long)]
-    pub(crate) pass: bool,
-    /// The next home knows which slots clients of the home may have (home, option H21)
-    #[arg(long)]
-    pub(crate) witness: bool,
 }
 
 /// A link from a process to another, as `1-0`.
@@ -89,7 +83,7 @@ fn link(text: &str) -> Result<(NodeId, NodeId), String> {
 
 impl LogArgs {
     /// The argument ids of all these options, as clap knows them.
-    pub(crate) const IDS: [&str; 10] = [
+    pub(crate) const IDS: [&str; 8] = [
         "faulty",
         "suspicions",
         "drains",
@@ -98,8 +92,6 @@ impl LogArgs {
         "client_deaths",
         "durable",
         "cuts",
-        "pass",
-        "witness",
     ];
 }
 
@@ -174,9 +166,7 @@ pub(super) fn run(args: &CheckArgs, entry: &Entry, left_out: Defects) -> Outcome
 pub(super) fn search(args: &CheckArgs, entry: &Entry, left_out: Defects) -> Result<Found, Failure> {
     // Where messages are lost, processes repeat them. The length of a timer does not matter.
     let repeat = args.loss > 0 || !args.log.cuts.is_empty();
-    let LogArgs { pass, witness, .. } = args.log;
     let slots = args.slots.options(repeat.then_some(Span::UNIT));
-    let slots = SlotOptions { pass, witness, ..slots };
     let setup = Setup { defects: left_out, slots, ..Setup::new(args.processes, args.k) };
     registry::visit(entry, false, Search { setup, args })
 }

@@ -277,6 +277,10 @@ impl Home {
             self.put_aside(neighbour, message); // H2
             return Ok(());
         }
+        let has = |node: NodeId| self.log.directory.incarnation(node).is_some();
+        if neighbour != from && !has(neighbour) {
+            return Ok(()); // H19: only a member speaks for another.
+        }
         let present = self.log.directory.incarnation(from) == Some(head.from);
         let is_mine = self.is_member && head.to == self.incarnation;
         if !(present && is_mine || of_any && self.is_member) {
