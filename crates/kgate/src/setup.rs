@@ -312,9 +312,10 @@ fn check_binary(binary: &Path) -> anyhow::Result<()> {
         anyhow::ensure!(
             found.uid() == 0 && (is_sticky || found.mode() & 0o022 == 0),
             "{} could be changed by other users than root, and the service runs it as root: \
-             install the binary first, for example `install -m 755 {} /usr/local/bin/kgate`",
+             install both programs first, for example `install -m 755 {folder}/kgate \
+             {folder}/kgate-full /usr/local/bin`",
             path.display(),
-            binary.display()
+            folder = binary.parent().unwrap_or(binary).display()
         );
     }
     Ok(())
