@@ -1,5 +1,5 @@
-//! `kgate`, in two programs: `kgate` has the commands that are started often ([`quick`]), and
-//! becomes `kgate-full` ([`full`]) for all others. The start and the end of a program take time
+//! `kgate`, in two programs: `kgate` has the commands that are started often ([`quick()`]), and
+//! becomes `kgate-full` ([`full()`]) for all others. The start and the end of a program take time
 //! that grows with its size, and `kgate run` is often started for a command of milliseconds.
 //!
 //! Data goes to stdout, messages to stderr. Exit codes: 0: success; 1: a checked run is not

@@ -259,7 +259,8 @@ pub(crate) fn run(args: &SetupArgs) -> Outcome {
     if args.remove {
         return remove::run(args.dry_run);
     }
-    let binary = std::env::current_exe().context("cannot find this binary")?;
+    // `kgate-full`: the service needs no detour by `kgate`.
+    let binary = std::env::current_exe().context("cannot find this program")?;
     let systemd = args.dry_run || Path::new(SYSTEMD).is_dir();
     let access = Access::decide(Path::new(MACHINE_CONFIG), args.group.as_deref())?;
     let files = files(&binary, &access, systemd);

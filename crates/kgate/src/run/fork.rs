@@ -1,8 +1,8 @@
 //! A child process that goes on where this one is, without an `exec`.
 //!
-//! An `exec` of kgate costs more than everything else that `kgate run` does: the kernel maps the
-//! program, and the dynamic linker relocates it. A fork has all that already. What has to happen
-//! between `fork` and `exec` of CMD happens in such a child too, in safe code.
+//! An `exec` of kgate takes longer than a fork: the kernel maps the program, and the dynamic linker
+//! relocates it. A fork has all that already. What has to happen between `fork` and `exec` of CMD
+//! happens in such a child too, in safe code.
 //!
 //! A fork copies only the calling thread, whatever locks the others hold. So a process with several
 //! threads is refused: front and guard fork before they start any.
