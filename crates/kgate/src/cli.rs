@@ -1,8 +1,6 @@
 //! The subcommands. The arguments of each are in the file named after it.
 
-use std::ffi::OsString;
-
-use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::certs::CertsArgs;
@@ -24,11 +22,10 @@ use crate::setup::{SETUP_HELP, SetupArgs};
 use crate::sim::options::{HELP as SIM_HELP, SimArgs};
 use crate::status::{ExplainArgs, StatusArgs, StatusOnceArgs};
 use crate::trace::{HELP as TRACE_HELP, TraceArgs};
-use crate::variables;
 
 /// The gate that lets at most k through, anywhere, with no gatekeeper.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 110)]
+#[command(bin_name = "kgate", version, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -105,17 +102,6 @@ pub(crate) enum Command {
     DemoNode(DemoNodeArgs),
 }
 
-/// Parses `kgate run ..` alone, because the definitions of all other subcommands take longer than
-/// everything else that its start does. None for other subcommands, and for a command line that is
-/// wrong or asks for help: [`Cli`] says what is to be said.
-pub(crate) fn parse_run(arguments: &[OsString]) -> Option<(RunArgs, ArgMatches)> {
-    let words =
-        arguments.get(1..).filter(|words| words.first().is_some_and(|first| first == "run"));
-    let command = variables::read_alone(RunArgs::augment_args(clap::Command::new("run")));
-    let given = command.try_get_matches_from(words?).ok()?;
-    Some((RunArgs::from_arg_matches(&given).ok()?, given))
-}
-
 /// The same definitions, whose help does not show the values of this process's environment.
 pub(crate) fn without_environment(command: clap::Command) -> clap::Command {
     command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(without_environment)
@@ -126,20 +112,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-
-    /// `kgate run` is the same command, whichever way its arguments are parsed.
-    #[test]
-    fn run_is_parsed_alone() {
-        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        let line = words("kgate run gpu -k 3 -p 2 -w 1s --node unix:/x --grace 2s -v -- make -j 4");
-        let (alone, given) = parse_run(&line).expect("a valid command line");
-        let Command::Run(whole) = Cli::parse_from(&line).command else { panic!("run") };
-        assert_eq!(format!("{alone:?}"), format!("{whole:?}"));
-        assert!(given.value_source("wait").is_some());
-        for line in ["kgate status", "kgate run gpu", "kgate run --help", "kgate run -k x g -- a"] {
-            assert!(parse_run(&words(line)).is_none(), "{line}");
-        }
-    }
+    use crate::variables;
 
     /// Every command's arguments fit together: no id twice, no conflict with an unknown argument.
     #[test]

@@ -60,7 +60,9 @@ impl Thread {
                 runtime()?.block_on(async {
                     if let Some((request, events)) = requested.recv().await {
                         asked = Some(events.clone());
-                        hold(&request, &events, released).await;
+                        // Boxed: on its way into the runtime it would be copied several times,
+                        // each time to pages of the stack that were not touched before.
+                        Box::pin(hold(&request, &events, released)).await;
                     }
                 });
                 Ok(())

@@ -18,6 +18,7 @@ use kgate_client::local::{self, Rendezvous};
 use kgate_node::{Config, LockedSlot, OneOrMore};
 use rustix::fs::{FlockOperation, statvfs};
 
+use crate::companion;
 use crate::node_arg::PRIVATE;
 
 /// Time without a client after which the node of one user stops.
@@ -130,7 +131,7 @@ fn start(folder: &Path) -> anyhow::Result<String> {
         return Ok(address);
     }
     let log = folder.join("node.log");
-    let mut child = Command::new("/proc/self/exe")
+    let mut child = Command::new(companion::full().map_err(anyhow::Error::msg)?)
         .arg(START)
         .arg(folder)
         .current_dir("/")

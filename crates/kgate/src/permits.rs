@@ -29,8 +29,11 @@ pub(crate) struct RenewArgs {
     target: TargetArgs,
 }
 
-/// `kgate acquire` of a durable permit.
+/// `kgate acquire`.
 pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Outcome {
+    if !args.is_durable() {
+        return Ok(hold::acquire(args, given)?);
+    }
     let request = args.acquire.request(given)?;
     let Weight::Slots(weight) = request.weight else {
         return Err(UsageError::ExclusiveDurable.into());
@@ -131,8 +134,11 @@ pub(crate) fn renew(args: &RenewArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `kgate release` of a durable permit.
-pub(crate) fn release(token: DurableToken, args: &ReleaseArgs) -> Outcome {
+/// `kgate release`.
+pub(crate) fn release(args: &ReleaseArgs) -> Outcome {
+    let Ok(token) = args.token.parse::<DurableToken>() else {
+        return Ok(hold::release(args)?);
+    };
     let address = address(&args.node, &args.credentials)?;
     let was_held = block_on(async {
         let client = Client::connect(&address).await?;

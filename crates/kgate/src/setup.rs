@@ -262,7 +262,8 @@ pub(crate) fn run(args: &SetupArgs) -> Outcome {
     if args.remove {
         return remove::run(args.dry_run);
     }
-    let binary = std::env::current_exe().context("cannot find this binary")?;
+    // `kgate-full`: the service needs no detour by `kgate`.
+    let binary = std::env::current_exe().context("cannot find this program")?;
     let systemd = args.dry_run || Path::new(SYSTEMD).is_dir();
     let access = Access::decide(Path::new(MACHINE_CONFIG), args.group.as_deref())?;
     if let Some(group) = &access.group {
@@ -319,9 +320,10 @@ fn check_binary(binary: &Path) -> anyhow::Result<()> {
         anyhow::ensure!(
             found.uid() == 0 && (is_sticky || found.mode() & 0o022 == 0),
             "{} could be changed by other users than root, and the service runs it as root: \
-             install the binary first, for example `install -m 755 {} /usr/local/bin/kgate`",
+             install both programs first, for example `install -m 755 {folder}/kgate \
+             {folder}/kgate-full /usr/local/bin`",
             path.display(),
-            binary.display()
+            folder = binary.parent().unwrap_or(binary).display()
         );
     }
     Ok(())

@@ -265,8 +265,8 @@ fn handle_signals() -> Result<()> {
     Ok(())
 }
 
-/// The binary under test: `KGATE_CHAOS_BINARY` if it is set, otherwise a build with the profile
-/// `chaos`.
+/// The program under test, beside which `kgate-full` is: `KGATE_CHAOS_BINARY` if it is set,
+/// otherwise a build with the profile `chaos`.
 fn build(root: &Path) -> Result<PathBuf> {
     match std::env::var_os("KGATE_CHAOS_BINARY") {
         Some(path) => Ok(path.into()),

@@ -130,12 +130,13 @@ impl Guard {
         let mut caught = IGNORED_BY_GUARD.to_vec();
         caught.push(Signal::SIGCHLD);
         let signals = Signals::block(&caught)?;
-        tree::check()?;
         set_child_subreaper(Some(getpid()))?;
         // The stage starts while the front parses its command line and the request is pending.
         let (stage, command) = fork_stage(arguments, &deadline)?;
         let mut keeper = open();
         keeper.prepare();
+        // While the keeper starts. Without these files nothing is requested.
+        tree::check()?;
         let Received::Message(hello, _) = channel.wait()? else { return Ok(None) };
         let ToGuard::Hello { request, busy_code, verbose, quiet, detached, terminal_of, blocked } =
             hello

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use kgate_testkit::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Where the users find the binary: the folder of the build may be closed to them.
+/// Where the users find the program: the folder of the build may be closed to them.
 pub(crate) const KGATE: &str = "/run/bin/kgate";
 pub(crate) const SOCKET: &str = "/run/kgate/node.sock";
 const INSIDE: &str = "KGATE_TEST_INSIDE";
@@ -25,8 +25,10 @@ chmod 1777 /tmp
 homes=/home; mkdir /tmp/etc /run/bin /run/user $homes/root
 cp -a /etc/. /tmp/etc
 mount --bind /tmp/etc /etc
-touch /run/bin/kgate
-mount --bind "$binary" /run/bin/kgate
+for program in kgate kgate-full; do
+    touch /run/bin/$program
+    mount --bind "${binary%/*}/$program" /run/bin/$program
+done
 sed -i "s|^root:.*|root:x:0:0:root:$homes/root:/bin/sh|" /etc/passwd
 useradd -m ann
 useradd -m bob

@@ -147,8 +147,13 @@ pub(crate) fn family(process: Pid) -> Vec<Pid> {
     all
 }
 
-/// A zombie counts as gone.
+/// A zombie counts as gone, unless other threads of it are still ending: its sockets are open until
+/// the last of them has ended, so a node that was killed would still accept a connection.
 pub(crate) fn is_gone(process: Pid) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()));
+    if threads.is_ok_and(|threads| threads.count() > 1) {
+        return false;
+    }
     let stat =
         fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
     let dead =

@@ -1,0 +1,7 @@
+//! `kgate`: the program that users start.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kgate::quick()
+}
