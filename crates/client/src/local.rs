@@ -14,6 +14,7 @@ pub use folder::{UnusableFolder, create_user_folder, private_folder, user_folder
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use kgate_api::LeaseInstant;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// The socket of the node that serves all users of a machine.
@@ -119,6 +121,42 @@ fn machine_socket() -> Result<Option<PathBuf>, Unusable> {
 /// Whether a node listens on this socket. Never waits: a node that is too busy to accept counts as
 /// one that listens.
 pub fn accepts(socket: &Path) -> io::Result<()> {
+    reach(socket).map(drop)
+}
+
+/// Whether a node serves at this socket. A node that was killed accepts connections until its last
+/// thread has ended: this waits for the end of it.
+pub fn serves(socket: &Path) -> bool {
+    let until = LeaseInstant::now() + STOP_TIMEOUT;
+    while let Ok(stream) = reach(socket) {
+        let node = socket_peercred(&stream).map(|listener| listener.pid.as_raw_nonzero());
+        let stat = |node| std::fs::read_to_string(format!("/proc/{node}/stat"));
+        if !node.is_ok_and(|node| stat(node).is_ok_and(|stat| is_ending(&stat))) {
+            return true;
+        }
+        if LeaseInstant::now() >= until {
+            return false;
+        }
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    false
+}
+
+/// Whether the process of this line of `/proc/PID/stat` is ending: it is dead, its main thread has
+/// begun to exit, or SIGKILL awaits it.
+fn is_ending(stat: &str) -> bool {
+    const EXITING: u64 = 4;
+    const KILLED: u64 = 1 << (9 - 1);
+    // The name of the program may contain spaces and parentheses.
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    let mut fields = fields.split(' ');
+    let is_dead = matches!(fields.next(), Some("Z" | "X"));
+    let mut number = |skipped| fields.nth(skipped).and_then(|word| word.parse::<u64>().ok());
+    let (flags, pending) = (number(5).unwrap_or(0), number(21).unwrap_or(0));
+    is_dead || flags & EXITING != 0 || pending & KILLED != 0
+}
+
+fn reach(socket: &Path) -> io::Result<OwnedFd> {
     let stream = socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -126,7 +164,7 @@ pub fn accepts(socket: &Path) -> io::Result<()> {
         None,
     )?;
     match connect(&stream, &SocketAddrUnix::new(socket)?) {
-        Ok(()) | Err(Errno::AGAIN) => Ok(()),
+        Ok(()) | Err(Errno::AGAIN) => Ok(stream),
         Err(error) => Err(error.into()),
     }
 }
@@ -170,4 +208,32 @@ pub fn lock_file(path: &Path) -> io::Result<File> {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the grant has ended"));
     }
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process is ending when it is dead, exits, or is killed, whatever its name.
+    #[test]
+    fn a_process_that_ends_is_recognised() {
+        let stat = |state: &str, flags: u64, pending: u64| {
+            format!(
+                "77 (a) S (b) {state} 1 77 77 0 -1 {flags} 9 0 0 0 1 2 0 0 20 0 3 0 4 5 6 7 8 9 10 \
+                 11 12 {pending} 0 0 0 17 1"
+            )
+        };
+        let cases = [
+            ("S", 4_194_560, 0, false),
+            ("R", 4_194_560, 1 << 14, false),
+            ("Z", 4_194_560, 0, true),
+            ("S", 4_194_564, 0, true),
+            ("S", 4_194_560, 256, true),
+        ];
+        for (state, flags, pending, ending) in cases {
+            assert_eq!(is_ending(&stat(state, flags, pending)), ending, "{state} {flags} {pending}");
+        }
+        let own = std::fs::read_to_string("/proc/self/stat").expect("this process");
+        assert!(!is_ending(&own), "{own}");
+    }
 }

@@ -98,7 +98,7 @@ fn running_in(folder: &Path) -> anyhow::Result<Option<String>> {
         way => way.with_context(|| format!("cannot use the node in {}", folder.display()))?,
     };
     let socket = local::socket_in(folder);
-    Ok(local::accepts(&socket).is_ok().then(|| {
+    Ok(local::serves(&socket).then(|| {
         std::mem::forget(way);
         address(&socket)
     }))
