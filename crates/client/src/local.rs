@@ -231,7 +231,11 @@ mod tests {
             ("S", 4_194_560, 256, true),
         ];
         for (state, flags, pending, ending) in cases {
-            assert_eq!(is_ending(&stat(state, flags, pending)), ending, "{state} {flags} {pending}");
+            assert_eq!(
+                is_ending(&stat(state, flags, pending)),
+                ending,
+                "{state} {flags} {pending}"
+            );
         }
         let own = std::fs::read_to_string("/proc/self/stat").expect("this process");
         assert!(!is_ending(&own), "{own}");

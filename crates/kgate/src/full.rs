@@ -7,8 +7,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::cli::{Cli, Command};
 use crate::{
-    Outcome, bench, certs, check, check_node, completions, demo, evict, lab, local, man, members, node,
-    permits, protocols, quick, run, run_command, scenario, set, setup, sim, status, trace,
+    Outcome, bench, certs, check, check_node, completions, demo, evict, lab, local, man, members,
+    node, permits, protocols, quick, run, run_command, scenario, set, setup, sim, status, trace,
     variables, watch,
 };
 

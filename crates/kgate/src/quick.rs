@@ -94,6 +94,7 @@ mod tests {
 
     /// A command is the same, whichever program parses it.
     #[test]
+    #[allow(clippy::wildcard_enum_match_arm)] // The other commands are in one program only.
     fn a_command_is_the_same_in_both_programs() {
         let run = "kgate run gpu -k 3 -p 2 -w 1s --node unix:/x --grace 2s -v -- make -j 4";
         let acquire = "kgate acquire gpu --names a,b --ttl 10m --for-pid none --json";
