@@ -1,11 +1,11 @@
 //! What `home` costs beside `slots` and a bare coordinator, by the number of processes: the table
 //! of `docs/internals/home.md`. Every message takes one time unit and nothing else takes time.
 //!
-//! *Alone*: one process after the other requests, and finds the slot free. *In turn*: all processes
-//! request without a pause, and each holds for one unit. *Hand-over*: from a release to the next
-//! grant. *Busiest*: what the busiest process sends and receives per grant, in turn.
+//! *Alone*: one process, which is not home, requests again and again without a cache. *In turn*: all
+//! processes request without a pause, and each holds for two units. *Hand-over*: from a release to
+//! the next grant. *Busiest*: what the busiest process sends and receives per grant, in turn.
 
-use kgate_core::Span;
+use kgate_core::{LogView, NodeId, Span};
 use kgate_lab::Case;
 use kgate_protocols::detect::NoDetector;
 use kgate_sim::{Bucket, Config, Latency, Report, SendCost, Think, run};
@@ -26,25 +26,24 @@ fn case(protocol: &str, nodes: u32) -> Case {
     config.k = 1;
     config.tolerate = 0;
     config.load.requesters = nodes;
-    config.load.hold = t("1");
+    config.load.hold = t("2");
     config.slots.keep = false;
     case
 }
 
-/// One process after the other.
+/// One process only, neither home nor coordinator.
 fn alone(config: &mut Config) {
-    let round = u64::from(config.nodes) * 10;
-    // Every process requests the same number of times, and about 300 times in all.
-    config.load.entries = Some(300_u32.div_ceil(config.nodes));
-    config.load.think = Think::Constant(Span::UNIT.times(round));
-    config.load.first_request = Span::UNIT.times(round);
-    config.duration = Span::UNIT.times(round * 500);
+    let home = LogView::initial(config.nodes, 1).home().expect("there are members").node;
+    config.only = vec![if home == NodeId(1) { NodeId(2) } else { NodeId(1) }];
+    config.load.think = Think::Constant(t("10"));
+    config.duration = t("1000");
 }
 
-/// All processes at once, again and again.
+/// All processes at once, again and again. Measured once the requests of the beginning are over.
 fn in_turn(config: &mut Config) {
     config.load.think = Think::Constant(Span::ZERO);
-    config.duration = t("1000");
+    config.warmup = Span::UNIT.times(4 * u64::from(config.nodes));
+    config.duration = config.warmup + t("1000");
 }
 
 fn report(name: &str, nodes: u32, load: fn(&mut Config)) -> Report {
@@ -53,6 +52,8 @@ fn report(name: &str, nodes: u32, load: fn(&mut Config)) -> Report {
     load(&mut case.config);
     case.config.claims = case.claims();
     if name == "coordinator" {
+        // It has no numbered slots, so nothing is known of them.
+        case.config.claims = Config::new(nodes, 1).claims;
         return run::<Coordinator<true>, NoDetector, Bucket>(name, &case.config, None)
             .expect("a setting that can run");
     }
@@ -67,8 +68,8 @@ fn row(name: &str, nodes: u32) -> String {
         assert!(report.violations.is_empty() && report.unanswered == 0, "{name}, n = {nodes}");
     }
     let per_grant = |report: &Report| report.messages_per_grant.expect("grants");
-    // A holder is inside for one unit.
-    let hand_over = 1.0 / in_turn.cs_bandwidth - 1.0;
+    // A holder is inside for two units.
+    let hand_over = 1.0 / in_turn.cs_bandwidth - 2.0;
     let busiest = f64::from(in_turn.traffic.busiest_total) / in_turn.grants as f64;
     format!(
         "| {nodes} | `{name}` | {:.2} | {:.2} | {:.2} | {hand_over:.2} | {busiest:.2} |",

@@ -144,8 +144,8 @@ fn a_million_processes_with_one_gate() {
     assert_eq!((report.grants, report.unanswered), (15, 0));
 }
 
-/// H19: a process that does not reach the home is served through another one as often as without the
-/// cut, while a link is cut in each direction; without relays it waits for ever.
+/// H19: a process that does not reach the home is served through another one as often as without
+/// the cut, while a link is cut in each direction; without relays it waits for ever.
 #[test]
 fn a_cut_link_blocks_nobody() {
     let nodes = 5;

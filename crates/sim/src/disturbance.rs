@@ -1,7 +1,7 @@
 //! Pauses of processes and temporary network failures. All of them are known before the run starts.
 //!
-//! Every disturbance but one ends with the measured time at the latest, so that liveness is checked after
-//! healing.
+//! Every disturbance but one ends with the measured time at the latest, so that liveness is checked
+//! after healing.
 //!
 //! - A *pause* stops a process and resumes it later (SIGSTOP, swapping, a long garbage collection).
 //!   While it is paused, nothing is delivered to it, and neither its timers nor its clients act;

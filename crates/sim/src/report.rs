@@ -53,8 +53,8 @@ pub struct Messages {
     pub by_kind: BTreeMap<&'static str, u64>,
 }
 
-/// Messages of the mutex protocol per process, detector excluded: what one process bears, where a
-/// total hides that all messages meet at one place.
+/// Messages of the mutex protocol per process, detector excluded: what one process carries,
+/// where a total hides that all messages meet at one place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Traffic {
     /// Messages that a process sent, on average over all processes.

@@ -1,6 +1,7 @@
 //! Generates settings of a protocol that follows an agreed log: processes that crash and return,
 //! live ones that the log suspects, clears and evicts, resizes, and processes that apply the log
-//! late; links that are cut for good; clients that die, make their permits durable, or ask other processes to adopt them.
+//! late; links that are cut for good; clients that die, make their permits durable, or ask other
+//! processes to adopt them.
 
 use kgate_core::{NodeId, Span};
 use kgate_sim::{Agreement, Chance, LinkCut, Pause, Rng};
@@ -83,8 +84,8 @@ fn periods(nodes: u32, duration: Span, many: bool, rng: &mut Rng) -> Vec<Pause> 
     (0..if many { small(count) * 4 } else { small(count) }).map(period).collect()
 }
 
-/// Cuts links to the end of the run, for half of the seeds; every two processes that never crash for
-/// good still reach each other.
+/// Cuts links to the end of the run, for half of the seeds; every two processes that never crash
+/// for good still reach each other.
 pub(crate) fn cut(case: &mut Case, rng: &mut Rng) {
     let config = &mut case.config;
     if config.random_crashes > 0 || rng.below(2) == 0 {

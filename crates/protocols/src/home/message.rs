@@ -345,7 +345,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// `Report e0 v2 seen 1: waits #1 w1; holds {0} by 0/1`, with its path before it if it takes a relay.
+/// `Report e0 v2 seen 1: waits #1 w1; holds {0} by 0/1`, after its path if it takes a relay.
 impl fmt::Debug for HomeMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(Path { from, to }) = self.head().path {

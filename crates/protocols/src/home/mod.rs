@@ -157,8 +157,8 @@ struct Options {
 pub enum HomeTimer {
     /// Fires while a report or an assignment is not acknowledged, and repeats it. Stops by itself.
     Repeat,
-    /// Fires while messages take a relay, at long intervals: forgets relays that were not used since
-    /// it fired last (H19). Stops by itself.
+    /// Fires while messages take a relay, at long intervals: forgets relays that were not used
+    /// since it fired last (H19). Stops by itself.
     Forget,
 }
 

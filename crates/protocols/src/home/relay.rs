@@ -20,8 +20,8 @@
 //!
 //! No message tests whether a link works again. A relay is forgotten when no message has taken it
 //! for a while ([`HomeTimer::Forget`](super::HomeTimer)); then the next message goes directly, and
-//! if it is lost, its second repetition is relayed again. So a process without anything to say falls
-//! silent, cut off or not, and a link that works has no state.
+//! if it is lost, its second repetition is relayed again. So a process without anything to say
+//! falls silent, cut off or not, and a link that works has no state.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -64,8 +64,8 @@ fn a_member_that_is_cut_off_from_the_home_is_served() {
     assert!(ways.iter().all(|way| round.contains(way)), "{ways:?}");
 }
 
-/// H19: nothing is sent while there is nothing to say, cut or not; then the link is tried again, and
-/// one that works again is used directly.
+/// H19: nothing is sent while there is nothing to say, cut or not; then the link is tried again,
+/// and one that works again is used directly.
 #[test]
 fn a_relay_is_given_up_in_silence() {
     let (mut all, home, member, [_]) = cut(Defects::NONE);
