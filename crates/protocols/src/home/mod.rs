@@ -84,6 +84,7 @@ pub use relay::Path;
 pub use suspend::Suspended;
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -396,10 +397,13 @@ impl Home {
         }
     }
 
-    /// The processes that may lack something that was said to them.
+    /// The processes that may lack something that was said to them, each once: what is repeated to
+    /// one of them takes one turn of the ways (H19), however much it is.
     fn unacknowledged(&self) -> Vec<NodeId> {
         match (&self.coordinator, self.home) {
-            (Some(coordinator), _) => coordinator.unacknowledged().collect(),
+            (Some(coordinator), _) => {
+                coordinator.unacknowledged().collect::<BTreeSet<_>>().into_iter().collect()
+            }
             (None, Some(home)) if self.member.version > self.member.acked => [home.node].into(),
             (None, Some(_) | None) => Vec::new(),
         }
