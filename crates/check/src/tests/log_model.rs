@@ -118,7 +118,7 @@ fn cuts_block_nobody() {
         ("a witness, a loss", 5_451, witness, {
             cuts(&[(1, 0)], LogBounds { losses: 1, ..at_home() })
         }),
-        ("a witness, a crash of the home", 484_191, witness, {
+        ("a witness, a crash of the home", 484_158, witness, {
             cuts(&[(1, 2)], LogBounds { crashes: 1, ..at_both() })
         }),
     ];
