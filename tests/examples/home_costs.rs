@@ -1,9 +1,9 @@
 //! What `home` costs beside `slots` and a bare coordinator, by the number of processes: the table
 //! of `docs/internals/home.md`. Every message takes one time unit and nothing else takes time.
 //!
-//! *Alone*: one process, which is not home, requests again and again without a cache. *In turn*: all
-//! processes request without a pause, and each holds for two units. *Hand-over*: from a release to
-//! the next grant. *Busiest*: what the busiest process sends and receives per grant, in turn.
+//! *Alone*: one process, which is not home, requests again and again without a cache. *In turn*:
+//! all processes request without a pause, and each holds for two units. *Hand-over*: from a release
+//! to the next grant. *Busiest*: what the busiest process sends and receives per grant, in turn.
 
 use kgate_core::{LogView, NodeId, Span};
 use kgate_lab::Case;
