@@ -14,7 +14,6 @@ pub use folder::{UnusableFolder, create_user_folder, private_folder, user_folder
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +21,6 @@ use std::time::Duration;
 use kgate_api::LeaseInstant;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// The socket of the node that serves all users of a machine.
@@ -121,17 +119,27 @@ fn machine_socket() -> Result<Option<PathBuf>, Unusable> {
 /// Whether a node listens on this socket. Never waits: a node that is too busy to accept counts as
 /// one that listens.
 pub fn accepts(socket: &Path) -> io::Result<()> {
-    reach(socket).map(drop)
+    let stream = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    match connect(&stream, &SocketAddrUnix::new(socket)?) {
+        Ok(()) | Err(Errno::AGAIN) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// Whether a node serves at this socket. A node that was killed accepts connections until its last
-/// thread has ended: this waits for the end of it.
-pub fn serves(socket: &Path) -> bool {
-    let until = LeaseInstant::now() + STOP_TIMEOUT;
-    while let Ok(stream) = reach(socket) {
-        let node = socket_peercred(&stream).map(|listener| listener.pid.as_raw_nonzero());
-        let stat = |node| std::fs::read_to_string(format!("/proc/{node}/stat"));
-        if !node.is_ok_and(|node| stat(node).is_ok_and(|stat| is_ending(&stat))) {
+/// The file in which a user's own node leaves its process id.
+pub const PID_FILE: &str = "node.pid";
+
+/// Whether a user's own node serves in this folder. A node that was killed accepts connections until
+/// its last thread has ended: this waits for the end of it.
+pub fn serves(folder: &Path) -> bool {
+    let (socket, until) = (socket_in(folder), LeaseInstant::now() + STOP_TIMEOUT);
+    while accepts(&socket).is_ok() {
+        if !is_killed(folder) {
             return true;
         }
         if LeaseInstant::now() >= until {
@@ -140,6 +148,14 @@ pub fn serves(socket: &Path) -> bool {
         std::thread::park_timeout(Duration::from_millis(2));
     }
     false
+}
+
+/// Whether the node in this folder is ending. The file may name an earlier node, which is gone.
+fn is_killed(folder: &Path) -> bool {
+    let node = std::fs::read_to_string(folder.join(PID_FILE)).ok();
+    let node = node.and_then(|text| text.trim().parse::<u32>().ok());
+    let stat = node.and_then(|node| std::fs::read_to_string(format!("/proc/{node}/stat")).ok());
+    stat.is_some_and(|stat| is_ending(&stat))
 }
 
 /// Whether the process of this line of `/proc/PID/stat` is ending: it is dead, its main thread has
@@ -154,19 +170,6 @@ fn is_ending(stat: &str) -> bool {
     let mut number = |skipped| fields.nth(skipped).and_then(|word| word.parse::<u64>().ok());
     let (flags, pending) = (number(5).unwrap_or(0), number(21).unwrap_or(0));
     is_dead || flags & EXITING != 0 || pending & KILLED != 0
-}
-
-fn reach(socket: &Path) -> io::Result<OwnedFd> {
-    let stream = socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )?;
-    match connect(&stream, &SocketAddrUnix::new(socket)?) {
-        Ok(()) | Err(Errno::AGAIN) => Ok(stream),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// The longest time that a node without clients takes to stop.
@@ -213,6 +216,31 @@ pub fn lock_file(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A node that was killed still accepts, and does not serve. A zombie stands for it, and a live
+    /// process for a node that serves.
+    #[test]
+    fn a_killed_node_does_not_serve() {
+        let folder = std::env::temp_dir().join(format!("kgate-serves-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let node = std::os::unix::net::UnixListener::bind(socket_in(&folder)).expect("a socket");
+        let leave = |pid: u32| std::fs::write(folder.join(PID_FILE), pid.to_string());
+        leave(std::process::id()).expect("written");
+        assert!(serves(&folder), "this process lives");
+        let mut killed = std::process::Command::new("true").spawn().expect("a process");
+        leave(killed.id()).expect("written");
+        while !is_killed(&folder) {
+            std::thread::yield_now();
+        }
+        let ends = std::thread::spawn(move || {
+            std::thread::park_timeout(Duration::from_millis(20));
+            drop(node);
+        });
+        assert!(!serves(&folder), "it accepts, but it is dead");
+        ends.join().expect("no panic");
+        killed.wait().expect("a child");
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
 
     /// A process is ending when it is dead, exits, or is killed, whatever its name.
     #[test]

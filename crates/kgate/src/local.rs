@@ -97,10 +97,9 @@ fn running_in(folder: &Path) -> anyhow::Result<Option<String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         way => way.with_context(|| format!("cannot use the node in {}", folder.display()))?,
     };
-    let socket = local::socket_in(folder);
-    Ok(local::serves(&socket).then(|| {
+    Ok(local::serves(folder).then(|| {
         std::mem::forget(way);
-        address(&socket)
+        address(&local::socket_in(folder))
     }))
 }
 
@@ -178,7 +177,7 @@ pub(crate) fn config(folder: &Path) -> Config {
 
 /// Writes the process id file and closes standard output, once the node serves.
 pub(crate) fn close_output(folder: &Path) -> anyhow::Result<()> {
-    std::fs::write(folder.join("node.pid"), std::process::id().to_string())?;
+    std::fs::write(folder.join(local::PID_FILE), std::process::id().to_string())?;
     let nowhere = File::options().write(true).open(Path::new("/dev/null"))?;
     Ok(rustix::stdio::dup2_stdout(&nowhere)?)
 }
