@@ -6,30 +6,13 @@
 //! to the next grant. *Busiest*: what the busiest process sends and receives per grant, in turn.
 
 use kgate_core::{LogView, NodeId, Span};
-use kgate_lab::Case;
 use kgate_protocols::detect::NoDetector;
-use kgate_sim::{Bucket, Config, Latency, Report, SendCost, Think, run};
-use kgate_tests::t;
+use kgate_sim::{Bucket, Config, Report, Think, run};
+use kgate_tests::{one_delay_a_message, t};
 
 #[allow(dead_code)] // It has drivers of its own.
 mod coordinator;
 use coordinator::Coordinator;
-
-/// A gate with one slot, where only messages take time.
-fn case(protocol: &str, nodes: u32) -> Case {
-    let mut case = Case::vcube_2018(protocol, nodes);
-    let config = &mut case.config;
-    config.cost.send = Span::ZERO;
-    config.cost.receive = Span::ZERO;
-    config.cost.send_cost = SendCost::Flat;
-    config.cost.latency = Latency::Constant(Span::UNIT);
-    config.k = 1;
-    config.tolerate = 0;
-    config.load.requesters = nodes;
-    config.load.hold = t("2");
-    config.slots.keep = false;
-    case
-}
 
 /// One process only, neither home nor coordinator.
 fn alone(config: &mut Config) {
@@ -47,7 +30,9 @@ fn in_turn(config: &mut Config) {
 }
 
 fn report(name: &str, nodes: u32, load: fn(&mut Config)) -> Report {
-    let mut case = case(if name == "slots" { name } else { "home" }, nodes);
+    let mut case = one_delay_a_message(if name == "slots" { name } else { "home" }, nodes);
+    case.config.load.hold = t("2");
+    case.config.slots.keep = false;
     case.config.slots.pass = name == "home, pass";
     load(&mut case.config);
     case.config.claims = case.claims();
@@ -79,14 +64,17 @@ fn row(name: &str, nodes: u32) -> String {
     )
 }
 
+/// The rows of that many processes.
+pub(crate) fn rows(nodes: u32) -> Vec<String> {
+    ["home", "home, pass", "slots", "coordinator"].map(|name| row(name, nodes)).into()
+}
+
 fn main() {
     println!(
         "| n | protocol | alone: messages | delay | in turn: messages | hand-over | busiest |"
     );
     println!("|---|---|---|---|---|---|---|");
-    for nodes in [3, 9, 33, 129, 1024] {
-        for name in ["home", "home, pass", "slots", "coordinator"] {
-            println!("{}", row(name, nodes));
-        }
+    for row in [3, 9, 33, 129, 1024].into_iter().flat_map(rows) {
+        println!("{row}");
     }
 }

@@ -1,28 +1,15 @@
 //! What `home` costs and what it needs, in the simulator (`docs/internals/home.md`).
 
+#[allow(dead_code)] // It prints the rows itself, too.
+#[path = "../examples/home_costs.rs"]
+mod home_costs;
+
 use kgate_core::{LogView, NodeId, Span};
-use kgate_lab::Case;
 use kgate_protocols::gates::Gates;
 use kgate_protocols::home::Home;
 use kgate_protocols::home::defects::H19;
-use kgate_sim::{Crash, Latency, LinkCut, Report, SendCost, Think};
-use kgate_tests::t;
-
-/// One delay a message and nothing else.
-fn plain(protocol: &str, nodes: u32) -> Case {
-    let mut case = Case::vcube_2018(protocol, nodes);
-    let config = &mut case.config;
-    config.cost.send = Span::ZERO;
-    config.cost.receive = Span::ZERO;
-    config.cost.send_cost = SendCost::Flat;
-    config.cost.latency = Latency::Constant(Span::UNIT);
-    config.k = 1;
-    config.tolerate = 0;
-    config.load.requesters = nodes;
-    config.detection.interval = t("1");
-    case.config.claims = case.claims();
-    case
-}
+use kgate_sim::{Crash, LinkCut, Report, Think};
+use kgate_tests::{one_delay_a_message, t};
 
 /// The home of the one gate of a run.
 fn home(nodes: u32) -> NodeId {
@@ -39,7 +26,7 @@ fn other(nodes: u32) -> NodeId {
 #[test]
 fn three_messages_per_grant() {
     for nodes in [3, 8, 64, 1024] {
-        let mut case = plain("home", nodes);
+        let mut case = one_delay_a_message("home", nodes);
         case.config.slots.keep = false;
         case.config.load.hold = t("1");
         case.config.load.think = Think::Constant(t("10"));
@@ -58,7 +45,7 @@ fn three_messages_per_grant() {
 #[test]
 fn a_cached_slot_costs_nothing() {
     for nodes in [3, 8, 64, 1024] {
-        let mut case = plain("home", nodes);
+        let mut case = one_delay_a_message("home", nodes);
         case.config.only = vec![other(nodes)];
         case.config.load.entries = Some(100);
         let report = case.run();
@@ -71,7 +58,7 @@ fn a_cached_slot_costs_nothing() {
 
 /// Requests of two processes in turn, while a third one is paused.
 fn with_a_pause(protocol: &str, nodes: u32, paused: Option<NodeId>) -> Report {
-    let mut case = plain(protocol, nodes);
+    let mut case = one_delay_a_message(protocol, nodes);
     case.config.only = vec![home(nodes), other(nodes)];
     case.config.load.hold = t("1");
     case.config.load.think = Think::Constant(t("3"));
@@ -103,7 +90,7 @@ fn a_silent_bystander_delays_nobody() {
 /// The home dies at 10; another process is inside until 21, a third one waits. Returns how long.
 fn waits_after_the_home_died(suspect_after: &str, first: &str) -> f64 {
     let nodes = 8;
-    let mut case = plain("home", nodes);
+    let mut case = one_delay_a_message("home", nodes);
     let waits = NodeId((home(nodes).0 + 2) % nodes);
     case.config.only = vec![other(nodes), waits];
     case.config.load.hold = t("20");
@@ -136,7 +123,7 @@ fn a_known_slot_waits_for_the_suspicion_only() {
 #[test]
 fn a_million_processes_with_one_gate() {
     assert!(size_of::<Gates<Home>>() <= 200, "{}", size_of::<Gates<Home>>());
-    let mut case = plain("home", 1_000_000);
+    let mut case = one_delay_a_message("home", 1_000_000);
     case.config.load.requesters = 3;
     case.config.load.entries = Some(5);
     case.config.duration = t("100");
@@ -150,7 +137,7 @@ fn a_million_processes_with_one_gate() {
 fn a_cut_link_blocks_nobody() {
     let nodes = 5;
     let (home, cut) = (home(nodes), other(nodes));
-    let mut case = plain("home", nodes);
+    let mut case = one_delay_a_message("home", nodes);
     case.config.only = vec![cut];
     case.config.load.entries = Some(10);
     case.config.load.hold = t("1");
@@ -173,7 +160,7 @@ fn a_cut_link_blocks_nobody() {
 /// Many gates spread over their homes: each request is for one of them.
 #[test]
 fn gates_have_homes_of_their_own() {
-    let mut case = plain("home", 16);
+    let mut case = one_delay_a_message("home", 16);
     case.config.gates = 1000;
     case.config.load.hold = t("1");
     case.config.load.think = Think::Constant(t("1"));
@@ -182,4 +169,14 @@ fn gates_have_homes_of_their_own() {
     assert_eq!((report.grants, report.violations.len()), (320, 0));
     assert!(report.messages_per_grant <= Some(3.0), "{:?}", report.messages_per_grant);
     assert!(report.obtaining.max <= Some(10.0), "{:?}", report.obtaining.max);
+}
+
+/// The page shows what the example prints. The sizes beyond take longer and are left to it.
+#[test]
+fn the_page_shows_the_costs() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = std::fs::read_to_string(root.join("docs/internals/home.md")).expect("the page");
+    for row in [3, 9, 33].into_iter().flat_map(home_costs::rows) {
+        assert!(page.contains(&row), "not on the page: {row}");
+    }
 }
