@@ -134,8 +134,8 @@ pub fn accepts(socket: &Path) -> io::Result<()> {
 /// The file in which a user's own node leaves its process id.
 pub const PID_FILE: &str = "node.pid";
 
-/// Whether a user's own node serves in this folder. A node that was killed accepts connections until
-/// its last thread has ended: this waits for the end of it.
+/// Whether a user's own node serves in this folder. A node that was killed accepts connections
+/// until its last thread has ended: this waits for the end of it.
 pub fn serves(folder: &Path) -> bool {
     let (socket, until) = (socket_in(folder), LeaseInstant::now() + STOP_TIMEOUT);
     while accepts(&socket).is_ok() {
@@ -226,7 +226,7 @@ mod tests {
         let node = std::os::unix::net::UnixListener::bind(socket_in(&folder)).expect("a socket");
         let leave = |pid: u32| std::fs::write(folder.join(PID_FILE), pid.to_string());
         leave(std::process::id()).expect("written");
-        assert!(serves(&folder), "this process lives");
+        assert!(serves(&folder), "this process runs");
         let mut killed = std::process::Command::new("true").spawn().expect("a process");
         leave(killed.id()).expect("written");
         while !is_killed(&folder) {
